@@ -1,0 +1,1 @@
+"""The rim: the only place that imports Prefect, MLflow, DVC or Great Expectations."""

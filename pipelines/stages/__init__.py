@@ -1,0 +1,1 @@
+"""One module a DVC stage; each is a thin command around a function of `specdecode`."""

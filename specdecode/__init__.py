@@ -1,0 +1,5 @@
+"""Speculative decoding, measured and governed."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

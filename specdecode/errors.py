@@ -1,0 +1,94 @@
+"""Every error this package raises on purpose.
+
+    SpecdecodeError
+    ├── UserError                    the caller can fix it; printed without a stack trace, exit code 2
+    │   ├── ConfigError              a setting, plan or argument is wrong          (also ValueError)
+    │   ├── ModelNotFoundError       a model source leads nowhere                  (also FileNotFoundError)
+    │   ├── ModelMismatchError       target and draft cannot work together         (also ValueError)
+    │   ├── PromptTooLongError       a prompt leaves no room in the context window (also ValueError)
+    │   ├── PromptFileError          a prompt file is malformed: file, line, field (also ValueError)
+    │   ├── DataValidationError      the data failed its checks; names the rows    (also ValueError)
+    │   └── MissingPrerequisiteError a package, file or service is not there
+    ├── EvidenceError                evidence is incomplete, inconsistent or was changed
+    └── EngineError                  decoding itself failed
+        └── NumericalError           NaN or infinite logits; names the row
+
+The built-in bases keep `except ValueError` in older callers working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class SpecdecodeError(Exception):
+    """Base of every deliberate error."""
+
+
+class UserError(SpecdecodeError):
+    """The caller can fix this; the message says how."""
+
+
+class ConfigError(UserError, ValueError):
+    """A setting, plan or argument is wrong."""
+
+
+class ModelNotFoundError(UserError, FileNotFoundError):
+    """A model source does not lead to a model."""
+
+
+class ModelMismatchError(UserError, ValueError):
+    """Target and draft cannot work together (tokenizer, vocabulary, architecture)."""
+
+
+class PromptTooLongError(UserError, ValueError):
+    """A prompt leaves no room for a reply in the model's context window."""
+
+
+class PromptFileError(UserError, ValueError):
+    """A prompt file is malformed.
+
+    Args:
+        path: the file.
+        line: 1-based line number, or None when the whole file is at fault.
+        field: the offending field, or None when the line is not an object at all.
+        problem: what is wrong and how to fix it.
+    """
+
+    def __init__(self, path: Path | str, line: int | None, field: str | None, problem: str) -> None:
+        self.path, self.line, self.field, self.problem = Path(path), line, field, problem
+        where = str(path) if line is None else f"{path}, line {line}"
+        if field is not None:
+            where += f", field '{field}'"
+        super().__init__(f"{where}: {problem}")
+
+
+class DataValidationError(UserError, ValueError):
+    """The data failed its checks.
+
+    Args:
+        problem: which expectation failed and what to do.
+        ids: the offending prompt ids (all of them; the message shows the first ten).
+    """
+
+    def __init__(self, problem: str, ids: Sequence[str] = ()) -> None:
+        self.problem, self.ids = problem, tuple(ids)
+        shown = ", ".join(self.ids[:10]) + (" …" if len(self.ids) > 10 else "")
+        super().__init__(f"{problem} [{shown}]" if self.ids else problem)
+
+
+class MissingPrerequisiteError(UserError):
+    """A package, file or service is not there; the message names the command that gets it."""
+
+
+class EvidenceError(SpecdecodeError):
+    """Evidence is incomplete, inconsistent or was changed after it was written."""
+
+
+class EngineError(SpecdecodeError):
+    """Decoding itself failed."""
+
+
+class NumericalError(EngineError):
+    """A model produced NaN or infinite values; the message names the row."""
