@@ -1,6 +1,7 @@
 """Environment settings of the pipeline's tools, applied before any of them is imported.
 
-Importing `pipelines` applies the first table. Telemetry is off unless the caller has set a variable otherwise.
+Importing `pipelines` applies the first table. Telemetry is off unless the caller has set a
+variable otherwise.
 """
 
 from __future__ import annotations

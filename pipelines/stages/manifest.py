@@ -1,0 +1,76 @@
+"""Stage `manifest`: the SHA-256 of every input, and one over all of them.
+
+Evidence carries that one number in every row, so rows made under other inputs cannot be taken for
+these. (dvc.lock says the same in MD5, which is not good enough to seal.) Code enters by folder,
+only the code that makes or judges evidence: a new chart or command must not cost a new
+measurement.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.digests import sha256_file, sha256_json, sha256_tree
+from pipelines.stages.command import parameters, read_json, run, write_json
+
+OUTPUT = "reports/manifest.json"
+PARTS = ("weights", "tokenizer", "chat_template", "config")
+LIBRARY = (
+    "models",
+    "drafting",
+    "verification",
+    "decoding",
+    "statistics",
+    "measurement",
+    "audit",
+    "workload",
+    "governance",
+)
+STAGES = ("target", "draft", "prompts", "validate", "manifest", "measure", "audit", "decide")
+FILES = {
+    "prompts.compiled": "data/prompts.parquet",
+    "prompts.validation": "data/validation.json",
+    "plan": "plans/default.yaml",
+    "lock": "requirements.lock",
+    "environment": "reports/state/environment.json",
+    "draft.manifest": "models/draft/manifest.json",
+    "code.errors": "specdecode/errors.py",
+    "code.engine": "specdecode/__init__.py",
+}
+
+
+def entries(params: dict[str, Any]) -> dict[str, str]:
+    """Returns the digest of each input by name."""
+    found = {f"target.{part}": digest for part, digest in _parts("reports/state/target.json")}
+    draft = read_json("models/draft/manifest.json")
+    found |= {f"draft.{part}": draft["fingerprint"][part] for part in PARTS}
+    found["prompts.files"] = sha256_tree(Path(params["prompts"]["path"]), (".jsonl",))
+    found |= {name: sha256_file(Path(path)) for name, path in FILES.items()}
+    found |= {f"code.{name}": sha256_tree(Path("specdecode", name), (".py",)) for name in LIBRARY}
+    found["code.quality"] = sha256_tree(Path("pipelines/quality"), (".py",))
+    found |= {f"stage.{name}": sha256_file(Path(f"pipelines/stages/{name}.py")) for name in STAGES}
+    found["params"] = sha256_json({key: params[key] for key in params if key != "profiles"})
+    return found
+
+
+def main() -> None:
+    """Writes reports/manifest.json."""
+    found = entries(parameters())
+    write_json(
+        OUTPUT,
+        {
+            "schema": "specdecode.manifest/1",
+            "entries": found,
+            "manifest_sha256": sha256_json(found),
+        },
+    )
+
+
+def _parts(path: str) -> list[tuple[str, str]]:
+    fingerprint = read_json(path)
+    return [(part, fingerprint[part]) for part in PARTS]
+
+
+if __name__ == "__main__":
+    run(main)

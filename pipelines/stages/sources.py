@@ -1,0 +1,46 @@
+"""Stage `sources`: which bytes stand behind the model sources of params.yaml, right now.
+
+Runs at every start and costs a look at file dates. It writes digests and no paths, so that the
+stages after it re-run when, and only when, a source has other content, on whatever machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.digests import sha256_files
+from pipelines.stages.command import parameters, run, write_json
+from specdecode.models.source import resolve_source
+
+OUTPUT = "reports/state/sources.json"
+
+
+def is_model(draft: str | None) -> bool:
+    """Tells whether a draft setting names a model with weights of its own."""
+    return draft is not None and not draft.startswith(
+        ("self-", "early-exit:", "prompt-lookup", "suffix")
+    )
+
+
+def describe(spec: str) -> dict[str, Any]:
+    """Returns spec, kind and the SHA-256 of every file of a model source."""
+    source = resolve_source(spec)
+    return {"source": spec, "kind": source.kind, "files": sha256_files(source.files)}
+
+
+def main() -> None:
+    """Writes reports/state/sources.json."""
+    params = parameters()
+    draft = params["draft"]["source"]
+    own = {"source": draft, "kind": "derived", "files": {}}
+    write_json(
+        OUTPUT,
+        {
+            "target": describe(params["target"]["source"]),
+            "draft": describe(draft) if is_model(draft) else own,
+        },
+    )
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,147 @@
+"""Scratch copies of the repository, one a profile, for the same dvc.yaml with other parameters.
+
+A profile may not run in the repository itself: its results would overwrite the full ones and its
+dvc.lock would go into the next commit. A copy shares the repository's DVC cache, so that converted
+weights are never made twice.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specdecode.errors import ConfigError, MissingPrerequisiteError
+
+HOME_PROFILE = "full"
+MIRRORED = Path(".specdecode/mirrored.json")
+
+
+def workspace_of(root: Path, profile: str) -> Path:
+    """Returns where `profile` runs: the repository for "full", else a folder under .workspaces/.
+
+    Raises:
+        ConfigError: params.yaml does not know the profile.
+    """
+    known = _load(root / "params.yaml").get("profiles") or {}
+    if profile not in known:
+        raise ConfigError(
+            f"params.yaml has no profile '{profile}'; it has: {', '.join(sorted(known))}"
+        )
+    return root if profile == HOME_PROFILE else root / ".workspaces" / profile
+
+
+def refresh(root: Path, profile: str) -> Path:
+    """Brings the workspace of `profile` up to date with the repository and returns it.
+
+    Copies every file Git tracks or would track, as it is on disk, except what the pipeline itself
+    writes. Files that are gone from the repository go from the copy too; the copy's own results,
+    dvc.lock and measured rows stay.
+    """
+    workspace = workspace_of(root, profile)
+    if workspace == root:
+        return root
+    workspace.mkdir(parents=True, exist_ok=True)
+    wanted = set(_source_files(root))
+    for name in sorted(wanted - {"params.yaml"}):
+        _copy_if_changed(root / name, workspace / name)
+    _write_if_changed(workspace / "params.yaml", _params_text(root, profile))
+    _forget(workspace, _mirrored_before(workspace) - wanted)
+    _write_if_changed(workspace / MIRRORED, json.dumps(sorted(wanted)))
+    _write_if_changed(workspace / ".dvc" / "config.local", _dvc_settings(root))
+    return workspace
+
+
+def merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `base` with `override` laid over it; mappings merge, lists and scalars are replaced.
+
+    Raises:
+        ConfigError: `override` names a key that `base` does not have, most likely a misspelling.
+    """
+    result = dict(base)
+    for key, value in override.items():
+        if key not in base:
+            raise ConfigError(f"a profile in params.yaml sets '{key}', which is not a parameter")
+        old = base[key]
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(old, value) if both else value
+    return result
+
+
+def _params_text(root: Path, profile: str) -> str:
+    params = _load(root / "params.yaml")
+    profiles = params.pop("profiles")
+    params = merged(params, profiles[profile] or {})
+    params["profile"] = profile
+    return yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
+
+
+def _source_files(root: Path) -> Iterator[str]:
+    """Yields the files Git tracks or would track, without those the pipeline writes."""
+    listing = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"],
+        capture_output=True,
+        check=False,
+    )
+    if listing.returncode != 0:
+        raise MissingPrerequisiteError(
+            "a profile other than 'full' copies the files Git knows, and this is no Git checkout: "
+            + listing.stderr.decode(errors="replace").strip()
+        )
+    outputs = set(_outputs(root))
+    for name in listing.stdout.decode().split("\0"):
+        parents = {name, *(str(parent) for parent in Path(name).parents)}
+        if name and name != "dvc.lock" and not parents & outputs and (root / name).is_file():
+            yield name
+
+
+def _outputs(root: Path) -> Iterator[str]:
+    """Yields every path the stages of dvc.yaml write."""
+    for stage in _load(root / "dvc.yaml").get("stages", {}).values():
+        for kind in ("outs", "metrics", "plots"):
+            for entry in stage.get(kind) or ():
+                yield next(iter(entry)) if isinstance(entry, Mapping) else entry
+
+
+def _copy_if_changed(source: Path, target: Path) -> None:
+    if target.is_file() and filecmp.cmp(source, target, shallow=True):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _mirrored_before(workspace: Path) -> set[str]:
+    try:
+        return set(json.loads((workspace / MIRRORED).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return set()
+
+
+def _forget(workspace: Path, names: set[str]) -> None:
+    for name in names:
+        (workspace / name).unlink(missing_ok=True)
+
+
+def _dvc_settings(root: Path) -> str:
+    # Git does not know the copy, so DVC must not ask it.
+    return f"[core]\n    no_scm = true\n[cache]\n    dir = {root / '.dvc' / 'cache'}\n"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise MissingPrerequisiteError(f"{path} is missing; run this in a clone of the repository")
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return loaded
