@@ -1,0 +1,64 @@
+"""Token verification: judge each draft token by itself and stop at the first rejection.
+
+Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192,
+Algorithm 1; Chen et al., arXiv 2302.01318.
+
+    for i = 1..γ:  accept X_i  iff  η_i < min(1, p(X_i | X^{i-1}) / q(X_i | X^{i-1})),  else stop
+    τ = γ:  Y ~ p(· | X^γ)          τ < γ:  Y ∝ (p(· | X^τ) − q(· | X^τ))_+
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specdecode.verification.resampling import chosen, emit, extend_ratio, leading_run, passed
+from specdecode.verification.types import AcceptancePlan, Coins, DraftBlock, Verification
+from specdecode.verification.validation import prepare
+
+
+def token_acceptance(block: DraftBlock) -> AcceptancePlan:
+    """h_i = min(1, p(X_i) / q(X_i)); the residual is not scaled."""
+    B, G = block.draft_tokens.shape
+    one = torch.ones(B, dtype=torch.float64, device=block.draft_tokens.device)
+    probability = torch.empty(B, G, dtype=torch.float64, device=one.device)
+    for i in range(G):
+        token = block.draft_tokens[:, i]
+        p, q = chosen(block.target_probs, i, token), chosen(block.draft_probs, i, token)
+        probability[:, i] = extend_ratio(one, p, q).clamp(max=1)
+    return AcceptancePlan(probability, one[:, None].expand(B, G + 1))
+
+
+def token_verification(
+    draft_tokens: Tensor,
+    draft_probs: Tensor,
+    target_probs: Tensor,
+    coins: Coins,
+    lengths: Tensor | None = None,
+    *,
+    validate: bool = True,
+) -> Verification:
+    """Keep draft tokens up to the first rejection, then resample (arXiv 2211.17192).
+
+    The output law is the target's, at any draft law. Needs one probability per draft token and one
+    residual row, so it is the cheapest rule; ``block_verification`` keeps at least as many tokens
+    on average.
+
+    Args:
+        draft_tokens: int64 [B, G]; anything beyond a row's length.
+        draft_probs: float [B, G, V], the law each draft token was drawn from.
+        target_probs: float [B, G + 1, V], the target law after 0..G draft tokens.
+        coins: ``accept`` [B, G] judges, ``resample`` [B] draws the next token.
+        lengths: int64 [B], real draft lengths; None means G.
+        validate: False skips all checks.
+
+    Returns:
+        Tokens kept and next token per row.
+
+    Raises:
+        ValueError: malformed input; the message names tensor, row and position.
+    """
+    block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
+    plan = token_acceptance(block)
+    num_accepted = leading_run(passed(coins.accept, plan.probability, block.lengths))
+    return emit(block, num_accepted, plan.scale, coins.resample)
