@@ -1,0 +1,1 @@
+"""Checks on compiled prompts with Great Expectations; imported only when a check runs."""
