@@ -1,0 +1,143 @@
+"""What all kinds of rule share: their fields, and how an interval meets a threshold.
+
+A primary rule must be shown: the whole interval on the good side. A guardrail raises an alarm: it
+fails only when the whole interval is on the bad side, and says nothing under its `n_min`. A
+secondary rule is reported and never decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from specdecode.governance.evidence import Evidence
+from specdecode.governance.verdict import Outcome, RuleResult
+from specdecode.statistics.bootstrap import Interval
+
+Text = Annotated[str, Field(min_length=1)]
+Level = Annotated[float, Field(gt=0.5, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Rule(BaseModel, ABC):
+    """Fields every rule of a plan has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    kind: str
+    name: Text = Field(description="unique name in the plan")
+    role: Literal["primary", "guardrail", "secondary"] = Field(
+        description="primary must be shown, guardrail raises alarms, secondary only reports"
+    )
+    arm: Text = Field(description="arm the rule judges")
+    why: Text = Field(description="why this threshold, written before any measurement")
+
+    @abstractmethod
+    def evaluate(self, evidence: Evidence) -> list[RuleResult]:
+        """Apply the rule; at least one entry."""
+
+    def result(
+        self,
+        outcome: Outcome,
+        reason: str,
+        *,
+        remedy: str | None = None,
+        interval: Interval | None = None,
+        threshold: float | None = None,
+        stratum: str | None = None,
+        n: int | None = None,
+        counts: bool = True,
+    ) -> RuleResult:
+        """An entry of this rule."""
+        return RuleResult(
+            name=self.name,
+            kind=self.kind,
+            role=self.role,
+            arm=self.arm,
+            stratum=stratum,
+            estimate=interval.estimate if interval else None,
+            low=interval.low if interval else None,
+            high=interval.high if interval else None,
+            level=interval.level if interval else None,
+            threshold=threshold,
+            n=interval.n if interval else n,
+            outcome=outcome,
+            reason=reason,
+            remedy=remedy,
+            counts=counts and self.role != "secondary",
+        )
+
+
+class IntervalRule(Rule):
+    """A rule that compares an interval over prompts with a threshold."""
+
+    side: ClassVar[Literal["at least", "at most"]]
+    what: ClassVar[str]
+
+    level: Level = Field(description="two-sided level of the interval, such as 0.95")
+    n_min: Annotated[int, Field(ge=2)] = Field(
+        description="prompts needed before the rule says anything"
+    )
+    sampling: Text | None = Field(None, description="judge this sampling setting only; null: all")
+
+    def judge(
+        self,
+        interval: Interval | None,
+        threshold: float,
+        *,
+        stratum: str | None = None,
+        n: int = 0,
+        counts: bool = True,
+    ) -> RuleResult:
+        """Interval against threshold, by the role of the rule.
+
+        Args:
+            interval: None when there were too few prompts to state one.
+            threshold: what the number must be `side` of.
+            stratum: label, or None for all prompts.
+            n: prompts found when there is no interval.
+            counts: False when an insufficient stratum is only to be reported.
+        """
+        n = interval.n if interval else n
+        wanted = f"{self.what} must be {self.side} {threshold:g}"
+        where = f" in {stratum}" if stratum else ""
+        if interval is None or n < self.n_min:
+            return self.result(
+                Outcome.INSUFFICIENT,
+                f"{n} prompts{where} with usable data, the plan needs {self.n_min} before it says "
+                f"anything about the {self.what}",
+                remedy=f"measure at least {self.n_min} prompts{where} (now {n})",
+                interval=interval,
+                threshold=threshold,
+                stratum=stratum,
+                n=n,
+                counts=counts,
+            )
+        if self.side == "at least":
+            good, bad = interval.low >= threshold, interval.high < threshold
+        else:
+            good, bad = interval.high <= threshold, interval.low > threshold
+        outcome, finding, remedy = self._outcome(wanted + where, good=good, bad=bad)
+        numbers = (
+            f"{self.what}{where} is {interval.estimate:.4g} (between {interval.low:.4g} and "
+            f"{interval.high:.4g} at level {interval.level:.4g}, {n} prompts)"
+        )
+        return self.result(
+            outcome,
+            f"{numbers}; {wanted}: {finding}",
+            remedy=remedy,
+            interval=interval,
+            threshold=threshold,
+            stratum=stratum,
+        )
+
+    def _outcome(self, wanted: str, *, good: bool, bad: bool) -> tuple[Outcome, str, str | None]:
+        if bad:
+            return Outcome.FAIL, "clearly not so", f"a change after which {wanted}"
+        if good:
+            return Outcome.PASS, "shown", None
+        if self.role == "guardrail":
+            return Outcome.PASS, "no violation shown", None
+        return Outcome.UNDECIDED, "not decided by these data", f"more prompts, to show: {wanted}"

@@ -1,0 +1,68 @@
+"""Do requests fail?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from scipy.stats import binomtest
+
+from specdecode.governance.evidence import Evidence
+from specdecode.governance.rules.base import Level, Rule
+from specdecode.governance.verdict import Outcome, RuleResult
+from specdecode.statistics.bootstrap import Interval
+
+
+class ErrorRate(Rule):
+    """Failed requests / requests of the arm, in these very rows.
+
+    The observed rate decides, not its interval: with few requests an interval would excuse
+    failures that are there for all to see.
+    """
+
+    kind: Literal["error_rate"]
+    max_rate: Annotated[float, Field(ge=0, lt=1)] = Field(description="largest acceptable rate")
+    level: Level = Field(description="two-sided level of the Clopper-Pearson interval shown")
+    n_min: Annotated[int, Field(ge=1)] = Field(description="requests needed to say anything")
+
+    def evaluate(self, evidence: Evidence) -> list[RuleResult]:
+        """One entry; `n` counts requests."""
+        records = evidence.of(self.arm)
+        n, failed = len(records), [r for r in records if r.error is not None]
+        if n == 0:
+            return [
+                self.result(
+                    Outcome.INSUFFICIENT,
+                    f"no requests of arm {self.arm}",
+                    remedy=f"measure arm {self.arm}",
+                    threshold=self.max_rate,
+                    n=0,
+                )
+            ]
+        exact = binomtest(len(failed), n).proportion_ci(self.level, method="exact")
+        interval = Interval(
+            estimate=len(failed) / n,
+            low=float(exact.low),
+            high=float(exact.high),
+            n=n,
+            level=self.level,
+            method="clopper-pearson",
+        )
+        shown = ", ".join(r.request_id for r in failed[:5])
+        reason = f"{len(failed)} of {n} requests failed" + (f" ({shown})" if failed else "")
+        reason += f"; at most {self.max_rate:.2%} may"
+        if interval.estimate > self.max_rate:
+            outcome, remedy = Outcome.FAIL, f"find out why {shown} failed"
+        elif n < self.n_min:
+            outcome, remedy = Outcome.INSUFFICIENT, f"measure at least {self.n_min} requests"
+        else:
+            outcome, remedy = Outcome.PASS, ""
+        return [
+            self.result(
+                outcome,
+                reason,
+                remedy=remedy or None,
+                interval=interval,
+                threshold=self.max_rate,
+            )
+        ]
