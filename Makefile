@@ -71,7 +71,7 @@ format: $(READY) ## let ruff rewrite the files
 	@'$(PY)' -m ruff format .
 
 ui: $(READY) ## open the MLflow pages on this machine; PORT=5000
-	@'$(PY)' -m pipelines.tracking ui --port '$(PORT)'
+	@'$(PY)' -m pipelines.ui --port '$(PORT)'
 
 push: $(READY) ## send data, weights and results to the DVC remote (SPECDECODE_DVC_REMOTE, or a folder in your home)
 	@'$(PY)' -m pipelines.remote push

@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ def run(
     tracked_in: Path | None = None,
     stages: Sequence[str] = (),
     options: Sequence[str] = (),
+    on_line: Callable[[str], None] | None = None,
 ) -> int:
     """Runs `dvc repro` in `workspace`, with its output going where ours goes.
 
@@ -65,13 +66,14 @@ def run(
         tracked_in: the folder whose MLflow store takes the results; null for the workspace itself.
         stages: names of stages; empty for all.
         options: further options of `dvc repro`.
+        on_line: takes each line of output; null lets output go where ours goes, terminal and all.
 
     Returns:
         0, or DVC's exit status, or 130 after an interruption.
     """
     command = [*dvc(), "--wait-for-lock", "repro", *options, *stages]
     for attempt in range(ATTEMPTS):
-        status = _call(command, workspace, _environment(tracked_in or workspace))
+        status = _call(command, workspace, _environment(tracked_in or workspace), on_line)
         if status in (0, INTERRUPTED) or not _held_by_another(workspace):
             return status
         if attempt == 0:
@@ -120,15 +122,29 @@ def _paths(stage: dict[str, Any], kinds: Sequence[str]) -> Iterator[str]:
             yield next(iter(entry)) if isinstance(entry, dict) else entry
 
 
-def _call(command: Sequence[str], workspace: Path, environment: dict[str, str]) -> int:
-    child = subprocess.Popen(command, cwd=workspace, env=environment)
+def _call(
+    command: Sequence[str],
+    workspace: Path,
+    environment: dict[str, str],
+    on_line: Callable[[str], None] | None,
+) -> int:
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if on_line else {}
+    child = subprocess.Popen(
+        command, cwd=workspace, env=environment, text=True, errors="replace", **pipe
+    )
     try:
+        if on_line and child.stdout:
+            for line in child.stdout:
+                on_line(line.rstrip())
         return child.wait()
     except KeyboardInterrupt:
-        # The terminal sent the signal to the child as well; it stops its stage and writes its lock
-        # file.
+        # The terminal sent the signal to the child as well; it stops its stage on its own.
         child.wait()
         return INTERRUPTED
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
 
 
 def _environment(tracked_in: Path) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""Flow `evaluate`: one evaluation, stage by stage, with its progress and logs in Prefect.
+
+    prefect server start                                 # once, or any Prefect server
+    prefect work-pool create cpu --type process          # once
+    prefect --no-prompt deploy --all                     # from the repository; reads prefect.yaml
+    prefect worker start --pool cpu
+
+It fails closed: a stage that fails ends the flow, and a verdict counts only when it was reached
+under the inputs of this very run. A verdict of NO_GO is a result, so the flow completes with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+
+from pipelines import repro
+from pipelines.stages.command import read_json
+from pipelines.workspace import refresh, workspace_of
+
+
+@task(task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False, retries=0)
+def reproduce(stage: str, workspace: Path, root: Path) -> None:
+    """Brings one stage up to date.
+
+    Raises:
+        RuntimeError: the stage failed; its messages are in the log of this task.
+    """
+    logger = get_run_logger()
+    status = repro.run(
+        workspace,
+        tracked_in=root,
+        stages=[stage],
+        options=["--single-item"],
+        on_line=lambda line: logger.info("%s", line),
+    )
+    if status != 0:
+        raise RuntimeError(f"stage '{stage}' failed with status {status}: see the log above")
+
+
+@flow(name="evaluate", persist_result=False, retries=0)
+def evaluate(profile: str = "full") -> dict[str, Any]:
+    """Runs all stages in order and returns the verdict.
+
+    Args:
+        profile: a key of `profiles` in params.yaml.
+
+    Returns:
+        The document reports/verdict.json.
+
+    Raises:
+        RuntimeError: a stage failed, or the verdict is not about the inputs of this run.
+    """
+    root = Path.cwd()
+    workspace = workspace_of(root, profile)
+    with repro.alone_in(workspace):
+        refresh(root, profile)
+        stages = repro.stages_in_order(workspace)
+        for number, stage in enumerate(stages, start=1):
+            get_run_logger().info("stage %d of %d: %s", number, len(stages), stage)
+            reproduce(stage, workspace, root)
+        verdict = read_json(workspace / "reports/verdict.json")
+        manifest = read_json(workspace / "reports/manifest.json")["manifest_sha256"]
+    if verdict["manifest_sha256"] != manifest:
+        raise RuntimeError(
+            f"the verdict is about manifest {verdict['manifest_sha256']}, this run's is {manifest}"
+        )
+    create_markdown_artifact(
+        markdown(verdict), key=f"evaluation-{profile}".lower(), description="Verdict"
+    )
+    return verdict
+
+
+def markdown(verdict: dict[str, Any]) -> str:
+    """Returns the verdict as a short page: status, reasons, rules that did not pass."""
+    lines = [f"# {verdict['status']}", "", verdict["claim"], "", "## Why", ""]
+    lines += [f"- {reason}" for reason in verdict["reasons"]]
+    open_rules = [rule for rule in verdict["rules"] if rule["outcome"] != "pass"]
+    if open_rules:
+        lines += ["", "## Rules that did not pass", "", "| rule | arm | stratum | outcome | why |"]
+        lines += ["|---|---|---|---|---|"]
+    for rule in open_rules:
+        cells = (rule["name"], rule["arm"], rule["stratum"], rule["outcome"], rule["reason"])
+        lines.append(
+            "| " + " | ".join(str(cell or "").replace("|", "\\|") for cell in cells) + " |"
+        )
+    return "\n".join([*lines, "", f"Manifest `{verdict['manifest_sha256']}`"])
+
+
+if __name__ == "__main__":
+    evaluate()
