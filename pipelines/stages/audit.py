@@ -6,10 +6,13 @@ machine.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pipelines import settings
 from pipelines.stages.command import parameters, run, write_json
+from specdecode.measurement.digest import rows_sha256
+from specdecode.measurement.records import Record, read_records
 
 OUTPUT = "reports/audit.json"
 ROWS = "data/rows.parquet"
@@ -30,20 +33,27 @@ def main() -> None:
     if decoding["threads"] is not None:
         torch.set_num_threads(decoding["threads"])
     target = load_model(TARGET, device=decoding["device"], dtype=params["target"]["dtype"])
-    arms = rows_by_arm()
+    records = read_records(ROWS)
+    arms = rows_by_arm(records)
     reports = {
         arm: audit(rows, target, alpha=alpha, baseline_rows=arms.get(BASELINE)).to_json()
         for arm, rows in arms.items()
     }
-    write_json(OUTPUT, {"schema": "specdecode.audit/1", "alpha": alpha, "arms": reports})
+    write_json(
+        OUTPUT,
+        {
+            "schema": "specdecode.audit/1",
+            "alpha": alpha,
+            "rows_sha256": rows_sha256(records),
+            "arms": reports,
+        },
+    )
 
 
-def rows_by_arm() -> dict[str, list[dict[str, Any]]]:
+def rows_by_arm(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
     """Returns the rows that have an output, by arm. Failed ones are counted by the gate."""
-    from specdecode.measurement.records import read_records  # noqa: PLC0415
-
     arms: dict[str, list[dict[str, Any]]] = {}
-    for record in read_records(ROWS):
+    for record in records:
         rows = arms.setdefault(record.arm, [])
         if record.output_token_ids is not None:
             rows.append(record.model_dump())

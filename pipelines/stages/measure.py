@@ -29,7 +29,7 @@ def main() -> None:
     settings.work_offline()
     from specdecode.measurement.spool import RowSpool  # noqa: PLC0415 - torch comes in behind these,
     from specdecode.workload.offline import measure  # noqa: PLC0415   after the settings above
-    from specdecode.workload.sampling import assign, settings_from  # noqa: PLC0415
+    from specdecode.workload.sampling import settings_from  # noqa: PLC0415
     from specdecode.workload.schedule import select_prompts  # noqa: PLC0415
 
     params = parameters()
@@ -52,9 +52,6 @@ def main() -> None:
             spool,
             master_seed=params["seeds"]["sampling"],
             manifest_sha256=manifest,
-            assignment=assign(
-                prompts["prompt_id"].to_pylist(), sampling, mode=decoding["assignment"]
-            ),
             profile=params["profile"],
         )
         spool.finish(OUTPUT)
