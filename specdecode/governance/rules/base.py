@@ -101,13 +101,12 @@ class IntervalRule(Rule):
             counts: False when an insufficient stratum is only to be reported.
         """
         n = interval.n if interval else n
-        wanted = f"{self.what} must be {self.side} {threshold:g}"
         where = f" in {stratum}" if stratum else ""
         if interval is None or n < self.n_min:
             return self.result(
                 Outcome.INSUFFICIENT,
-                f"{n} prompts{where} with usable data, the plan needs {self.n_min} before it says "
-                f"anything about the {self.what}",
+                f"too little data: {n} prompts{where}, the plan needs {self.n_min} to judge the "
+                f"{self.label()}",
                 remedy=f"measure at least {self.n_min} prompts{where} (now {n})",
                 interval=interval,
                 threshold=threshold,
@@ -119,25 +118,35 @@ class IntervalRule(Rule):
             good, bad = interval.low >= threshold, interval.high < threshold
         else:
             good, bad = interval.high <= threshold, interval.low > threshold
-        outcome, finding, remedy = self._outcome(wanted + where, good=good, bad=bad)
-        numbers = (
-            f"{self.what}{where} is {interval.estimate:.4g} (between {interval.low:.4g} and "
-            f"{interval.high:.4g} at level {interval.level:.4g}, {n} prompts)"
+        wanted = f"{self.side} {threshold:g}"
+        outcome, finding = self._outcome(good=good, bad=bad)
+        reason = (
+            f"{self.label()}{where} {interval.estimate:.4g}, {100 * interval.level:.4g} % interval "
+            f"{interval.low:.4g} to {interval.high:.4g} over {n} prompts; {wanted} was asked: "
+            f"{finding}"
         )
+        remedies = {
+            Outcome.FAIL: f"a change that brings the {self.label()}{where} to {wanted}",
+            Outcome.UNDECIDED: f"more prompts, to tell whether the {self.label()} is {wanted}",
+        }
         return self.result(
             outcome,
-            f"{numbers}; {wanted}: {finding}",
-            remedy=remedy,
+            reason,
+            remedy=remedies.get(outcome),
             interval=interval,
             threshold=threshold,
             stratum=stratum,
         )
 
-    def _outcome(self, wanted: str, *, good: bool, bad: bool) -> tuple[Outcome, str, str | None]:
+    def label(self) -> str:
+        """What is judged, for sentences."""
+        return self.what
+
+    def _outcome(self, *, good: bool, bad: bool) -> tuple[Outcome, str]:
         if bad:
-            return Outcome.FAIL, "clearly not so", f"a change after which {wanted}"
+            return Outcome.FAIL, "clearly missed"
         if good:
-            return Outcome.PASS, "shown", None
+            return Outcome.PASS, "shown"
         if self.role == "guardrail":
-            return Outcome.PASS, "no violation shown", None
-        return Outcome.UNDECIDED, "not decided by these data", f"more prompts, to show: {wanted}"
+            return Outcome.PASS, "no violation shown"
+        return Outcome.UNDECIDED, "not decided by these data"

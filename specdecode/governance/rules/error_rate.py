@@ -55,6 +55,7 @@ class ErrorRate(Rule):
             outcome, remedy = Outcome.FAIL, f"find out why {shown} failed"
         elif n < self.n_min:
             outcome, remedy = Outcome.INSUFFICIENT, f"measure at least {self.n_min} requests"
+            reason += f"; too little data, the plan needs {self.n_min} requests"
         else:
             outcome, remedy = Outcome.PASS, ""
         return [

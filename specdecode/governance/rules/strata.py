@@ -62,6 +62,10 @@ class Strata(IntervalRule):
             )
         return entries
 
+    def label(self) -> str:
+        """The measure by name."""
+        return self.measure.replace("_", " ")
+
     def _comparison(self, level: float, seed: int) -> Callable[[Pairing], Interval | None]:
         if self.measure == "speed_ratio":
             metric = METRICS["output_tokens_per_s"]

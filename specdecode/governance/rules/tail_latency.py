@@ -34,3 +34,7 @@ class TailLatency(IntervalRule):
             METRICS[self.metric], pairing, self.quantile, level=self.level, seed=evidence.seed
         )
         return [self.judge(interval, self.threshold, n=len(set(pairing.clusters)))]
+
+    def label(self) -> str:
+        """Metric and quantile by name."""
+        return f"p{self.quantile * 100:g} {self.metric.removesuffix('_s')} ratio to the baseline"
