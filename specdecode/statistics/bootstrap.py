@@ -14,7 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,9 @@ def paired_ratio_interval(
     def ratio(index: IntArray, axis: int = -1) -> FloatArray:
         below = bottoms[index].sum(axis=axis)
         above = tops[index].sum(axis=axis)
-        return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below != 0)
+        return np.asarray(
+            np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below != 0)
+        )
 
     return _interval(len(tops), ratio, level, resamples=resamples, seed=seed, method=method)
 
@@ -220,7 +222,8 @@ def _pair(
 
 
 def _cluster_sums(values: FloatArray, codes: IntArray) -> FloatArray:
-    return np.bincount(codes, weights=values, minlength=int(codes.max(initial=-1)) + 1)
+    sums = np.bincount(codes, weights=values, minlength=int(codes.max(initial=-1)) + 1)
+    return sums.astype(np.float64)
 
 
 def _interval(
