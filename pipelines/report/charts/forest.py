@@ -1,0 +1,133 @@
+"""Forest plot: one line a group, one marker with interval an arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from pipelines.report.chart import Chart, absent
+from pipelines.report.estimate import Estimate
+from pipelines.report.svg import new_figure, shortened
+from pipelines.report.theme import Theme, marker, sort_arms
+
+Groups = Sequence[tuple[str, Mapping[str, Estimate]]]
+_WIDTH, _LINE, _FRAME = 4.6, 0.34, 1.0
+
+
+def forest(
+    name: str,
+    title: str,
+    groups: Groups,
+    *,
+    quantity: str,
+    caption: str,
+    reference: float | None = None,
+    limit: float | None = None,
+    limit_label: str = "plan's threshold",
+) -> Chart:
+    """Compare arms group by group.
+
+    Args:
+        name: file name and anchor.
+        title: heading.
+        groups: label and estimates by arm, from top to bottom.
+        quantity: what the horizontal axis shows.
+        caption: how to read it.
+        reference: dashed line of "no difference".
+        limit: dotted line of the plan's threshold.
+        limit_label: what that line is called in the legend.
+    """
+    arms = sort_arms([arm for _, by_arm in groups for arm in by_arm])
+    drawable = [
+        (label, arm, by_arm[arm])
+        for label, by_arm in groups
+        for arm in arms
+        if arm in by_arm and by_arm[arm].drawable
+    ]
+    if not drawable:
+        return absent(name, title, "No group has a measurement to show.")
+    lowest = min(drawable, key=lambda item: item[2].value or 0.0)
+    highest = max(drawable, key=lambda item: item[2].value or 0.0)
+    alt = (
+        f"{title}. {quantity} runs from {lowest[2].value:.2f} ({lowest[0]}, {lowest[1]}) "
+        f"to {highest[2].value:.2f} ({highest[0]}, {highest[1]}). The table holds every number."
+    )
+
+    def draw(theme: Theme) -> Figure:
+        return _draw(
+            theme,
+            groups,
+            arms,
+            quantity=quantity,
+            reference=reference,
+            limit=limit,
+            limit_label=limit_label,
+        )
+
+    rows = [
+        (label, arm, by_arm[arm].value, by_arm[arm].low, by_arm[arm].high, by_arm[arm].n)
+        for label, by_arm in groups
+        for arm in arms
+        if arm in by_arm
+    ]
+    return Chart(
+        name, title, caption, alt, draw, ("group", "arm", "estimate", "low", "high", "n"), rows
+    )
+
+
+def _draw(
+    theme: Theme,
+    groups: Groups,
+    arms: Sequence[str],
+    *,
+    quantity: str,
+    reference: float | None,
+    limit: float | None,
+    limit_label: str,
+) -> Figure:
+    lines = max(len(groups), 2) * max(1.0, 0.55 * len(arms))
+    figure, axes = new_figure(theme, _WIDTH, _FRAME + 0.25 * len(arms) + _LINE * lines)
+    offsets = {arm: (index - (len(arms) - 1) / 2) * 0.26 for index, arm in enumerate(arms)}
+    for arm in arms:
+        points = [
+            (row + offsets[arm], by_arm[arm])
+            for row, (_, by_arm) in enumerate(groups)
+            if arm in by_arm and by_arm[arm].drawable
+        ]
+        values = [float(item.value or 0.0) for _, item in points]
+        below = [_reach(value, item.low) for value, (_, item) in zip(values, points, strict=True)]
+        above = [_reach(value, item.high) for value, (_, item) in zip(values, points, strict=True)]
+        axes.errorbar(
+            values,
+            [y for y, _ in points],
+            xerr=(below, above),
+            fmt=marker(arm, arms),
+            color=theme.arm(arm, arms),
+            markersize=5,
+            elinewidth=1.8,
+            capsize=2.5,
+            linestyle="none",
+            label=shortened(arm),
+        )
+    if reference is not None:
+        axes.axvline(reference, color=theme.muted, linestyle="--", linewidth=1, zorder=0)
+    if limit is not None:
+        axes.axvline(
+            limit, color=theme.alarm, linestyle=":", linewidth=1.6, zorder=0, label=limit_label
+        )
+    axes.set_yticks(range(len(groups)), [shortened(label) for label, _ in groups])
+    axes.set_ylim(len(groups) - 0.45, -0.55)
+    axes.grid(axis="x", color=theme.grid, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(quantity)
+    figure.legend(loc="outside upper left", ncols=3, labelcolor=theme.ink, handletextpad=0.3)
+    return figure
+
+
+def _reach(value: float, end: float | None) -> float:
+    """Length of one half of an error bar; a missing end draws none."""
+    if end is None or not math.isfinite(end):
+        return 0.0
+    return abs(value - end)

@@ -1,0 +1,162 @@
+"""The files a report is made from. Nothing else enters it, so equal files give an equal page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from pipelines.report.theme import sort_arms
+from specdecode.errors import ConfigError, MissingPrerequisiteError
+from specdecode.measurement.records import Record, read_records
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """Where the inputs lie, below the root of the project."""
+
+    metrics: str = "reports/metrics.json"
+    verdict: str = "reports/verdict.json"
+    audit: str = "reports/audit.json"
+    manifest: str = "reports/manifest.json"
+    environment: str = "reports/state/environment.json"
+    draft: str = "models/draft/manifest.json"
+    plan: str = "plans/default.yaml"
+    params: str = "params.yaml"
+    rows: str = "data/rows.parquet"
+    prompts: str = "data/prompts.parquet"
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """The inputs, read. An optional file that is not there is None and said to be missing.
+
+    Attributes:
+        metrics: `specdecode.measurement.summary.summarise`.
+        verdict: `Verdict.to_json()`.
+        audit, manifest, environment, draft, plan, params: the documents of those stages.
+        records: the rows; empty when they were not kept.
+        checkers: prompt id to kind of checker, for prompts that have one.
+    """
+
+    metrics: Json
+    verdict: Json
+    audit: Json | None = None
+    manifest: Json | None = None
+    environment: Json | None = None
+    draft: Json | None = None
+    plan: Json | None = None
+    params: Json | None = None
+    records: tuple[Record, ...] = ()
+    checkers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def baseline(self) -> str:
+        """The arm the others are compared with."""
+        return str(self.metrics["baseline_arm"])
+
+    @property
+    def arms(self) -> list[str]:
+        """All arms, baseline first."""
+        others = [str(arm) for arm in self.metrics["arms"] if arm != self.baseline]
+        return [self.baseline, *sort_arms(others)]
+
+    @property
+    def candidates(self) -> list[str]:
+        """The arms that are compared with the baseline."""
+        return [arm for arm in self.arms if arm != self.baseline]
+
+    def scopes(self, by: str) -> list[Json]:
+        """The numbers overall, or for each value of a partition (category, language, …)."""
+        return [scope for scope in self.metrics["scopes"] if scope["by"] == by]
+
+    @property
+    def overall(self) -> Json:
+        """The numbers over all rows."""
+        return self.scopes("overall")[0]
+
+
+def load_inputs(root: Path, paths: ReportPaths | None = None) -> ReportInputs:
+    """Read the inputs.
+
+    Args:
+        root: folder of the project.
+        paths: where they lie below it.
+
+    Raises:
+        MissingPrerequisiteError: metrics or verdict are not there.
+        ConfigError: a file is not valid JSON or YAML.
+        EvidenceError: the rows are not rows.
+    """
+    paths = paths or ReportPaths()
+    metrics, verdict = _json(root / paths.metrics), _json(root / paths.verdict)
+    for document, path in ((metrics, paths.metrics), (verdict, paths.verdict)):
+        if document is None:
+            raise MissingPrerequisiteError(
+                f"{path} is not there; `make evaluate` (or: dvc repro decide) writes it"
+            )
+    rows = root / paths.rows
+    return ReportInputs(
+        metrics=metrics or {},
+        verdict=verdict or {},
+        audit=_json(root / paths.audit),
+        manifest=_json(root / paths.manifest),
+        environment=_json(root / paths.environment),
+        draft=_json(root / paths.draft),
+        plan=_yaml(root / paths.plan),
+        params=_used(_yaml(root / paths.params)),
+        records=tuple(read_records(rows)) if rows.is_file() else (),
+        checkers=_checkers(root / paths.prompts),
+    )
+
+
+def _json(path: Path) -> Json | None:
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid JSON ({error}); run its stage again") from error
+    return _mapping(document, path)
+
+
+def _yaml(path: Path) -> Json | None:
+    if not path.is_file():
+        return None
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({error})") from error
+    return _mapping(document, path)
+
+
+def _used(params: Json | None) -> Json | None:
+    """The parameters of this run: what other profiles would lay over them is left out."""
+    return None if params is None else {k: v for k, v in params.items() if k != "profiles"}
+
+
+def _mapping(document: object, path: Path) -> Json:
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected a mapping, found {type(document).__name__}")
+    return document
+
+
+def _checkers(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    columns = pq.read_table(path, columns=["prompt_id", "checker"]).to_pylist()
+    kinds: dict[str, str] = {}
+    for row in columns:
+        checker = row["checker"]
+        if isinstance(checker, str):
+            checker = json.loads(checker)
+        if isinstance(checker, dict) and checker.get("type"):
+            kinds[row["prompt_id"]] = str(checker["type"])
+    return kinds

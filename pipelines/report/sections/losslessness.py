@@ -1,0 +1,97 @@
+"""Whether the output is still the target's own: the audit's evidence."""
+
+from __future__ import annotations
+
+from pipelines.report.charts.evidence import evidence_curve
+from pipelines.report.estimate import NOT_MEASURED, number
+from pipelines.report.inputs import Json, ReportInputs
+from pipelines.report.section import Badge, Section, Table
+from pipelines.report.theme import sort_arms
+
+
+def losslessness_section(inputs: ReportInputs) -> Section:
+    """Evidence curve of every arm and the greedy comparison."""
+    title = "Losslessness"
+    if inputs.audit is None:
+        return Section(
+            "losslessness",
+            title,
+            "Not measured: there is no audit of this run. Nothing is known about losslessness.",
+        )
+    audits: Json = inputs.audit["arms"]
+    alpha = inputs.audit.get("alpha")
+    curves = {arm: points(found.get("evidence") or ()) for arm, found in audits.items()}
+    arms = sort_arms(list(audits))
+    return Section(
+        "losslessness",
+        title,
+        "Sampled outputs are tested token by token against the target's own distribution; greedy "
+        "outputs must equal plain decoding, up to ties within the measured numerical tolerance.",
+        [evidence_curve(curves, alpha)],
+        [_sampled(audits, arms, alpha), _greedy(audits, arms)],
+    )
+
+
+def points(evidence: object) -> list[tuple[float, float]]:
+    """(tokens, log e) pairs; a point without a finite value was not measured and is left out."""
+    pairs = []
+    for point in evidence if isinstance(evidence, list | tuple) else ():
+        tokens, value = point
+        if tokens is not None and value is not None:
+            pairs.append((float(tokens), float(value)))
+    return pairs
+
+
+def _sampled(audits: Json, arms: list[str], alpha: float | None) -> Table:
+    limit = None if not alpha else 1.0 / alpha
+    rows = []
+    for arm in arms:
+        found = audits[arm]
+        first = found.get("first_evidence")
+        rows.append(
+            [
+                arm,
+                Badge(str(found["verdict"])),
+                _e_value(found.get("e_value")),
+                number(limit, 0),
+                number(found.get("tokens_read"), 0),
+                number(found.get("min_tokens"), 0),
+                "none" if first is None else str(first),
+            ]
+        )
+    return Table(
+        "Audit by arm",
+        ("arm", "finding", "e-value", "limit", "tokens read", "tokens wanted", "first evidence"),
+        rows,
+        numeric=range(2, 6),
+        note="The chance that a lossless arm ever reaches the limit is at most one in the limit.",
+    )
+
+
+def _e_value(value: float | None) -> str:
+    return NOT_MEASURED if value is None else f"{value:.3g}"
+
+
+def _greedy(audits: Json, arms: list[str]) -> Table:
+    rows = []
+    for arm in arms:
+        greedy = audits[arm].get("greedy") or {}
+        rows.append(
+            [
+                arm,
+                *(number(greedy.get(key), 0) for key in ("exact", "ties", "failures")),
+                _tolerance(greedy.get("tie_tolerance")),
+            ]
+        )
+    return Table(
+        "Greedy outputs against plain decoding",
+        ("arm", "equal", "first difference is a tie", "differ beyond ties", "tie tolerance"),
+        rows,
+        numeric=range(1, 5),
+        note="A tie is a first difference between two tokens whose logits lie closer than the "
+        "tolerance, which was measured on this machine.",
+    )
+
+
+def _tolerance(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, int | float) else NOT_MEASURED

@@ -1,0 +1,109 @@
+"""Whether the answers are as good, by the prompts' own checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.report.charts.forest import forest
+from pipelines.report.estimate import MISSING, Estimate, interval, number, read_estimate, share
+from pipelines.report.inputs import ReportInputs
+from pipelines.report.section import Section, Table
+from specdecode.measurement.intervals import difference_interval, metric_interval
+from specdecode.measurement.metrics import METRICS
+from specdecode.measurement.pairing import pair
+from specdecode.measurement.records import Record
+from specdecode.statistics.bootstrap import Interval
+
+
+def quality_section(inputs: ReportInputs) -> Section:
+    """Checker scores by arm and by kind of checker, and paired differences to plain decoding."""
+    by_kind = _by_kind(inputs)
+    groups = [
+        (label, {arm: _score(rows, arm, inputs) for arm in inputs.arms}) for label, rows in by_kind
+    ]
+    chart = forest(
+        "quality",
+        "Checker score by kind of checker",
+        groups,
+        quantity="mean score (1 is all right)",
+        caption="Marker: mean score over requests with such a checker. Bar: interval over prompts.",
+    )
+    table_rows = [
+        [label, arm, *_difference_cells(rows, arm, inputs)]
+        for label, rows in by_kind
+        for arm in inputs.candidates
+    ]
+    overall = [["all checkers", arm, *_overall_cells(inputs, arm)] for arm in inputs.candidates]
+    return Section(
+        "quality",
+        "Quality",
+        "Replies are scored by programs: exact answers, numbers, JSON schemas, code that must run. "
+        "Prompts without a checker do not enter.",
+        [chart],
+        [
+            Table(
+                f"Score minus that of {inputs.baseline} decoding, same prompts, percentage points",
+                ("checker", "arm", "difference", "interval", "prompts"),
+                overall + table_rows,
+                numeric=(2, 3, 4),
+            ),
+            _scores(inputs),
+        ],
+    )
+
+
+def _by_kind(inputs: ReportInputs) -> list[tuple[str, list[Record]]]:
+    kinds = sorted(set(inputs.checkers.values()))
+    return [
+        (kind, [r for r in inputs.records if inputs.checkers.get(r.prompt_id) == kind])
+        for kind in kinds
+    ]
+
+
+def _score(rows: Sequence[Record], arm: str, inputs: ReportInputs) -> Estimate:
+    own = [row for row in rows if row.arm == arm]
+    return _read(
+        metric_interval(METRICS["quality"], own, level=_level(inputs), seed=_seed(inputs)), own
+    )
+
+
+def _read(found: Interval | None, own: Sequence[Record]) -> Estimate:
+    if found is not None:
+        return Estimate(found.estimate, found.low, found.high, found.n)
+    known = [row.quality for row in own if row.quality is not None]
+    return Estimate(sum(known) / len(known), n=len(known)) if known else MISSING
+
+
+def _difference_cells(rows: Sequence[Record], arm: str, inputs: ReportInputs) -> list[str]:
+    found = difference_interval(
+        METRICS["quality"],
+        pair(rows, arm, inputs.baseline),
+        level=_level(inputs),
+        seed=_seed(inputs),
+    )
+    return _cells(read_estimate(None if found is None else found.to_json()))
+
+
+def _overall_cells(inputs: ReportInputs, arm: str) -> list[str]:
+    return _cells(read_estimate(inputs.overall["comparisons"][arm]["quality_difference"]))
+
+
+def _cells(found: Estimate) -> list[str]:
+    ends = interval(found.low, found.high, 1, scale=100.0)
+    return [number(found.value, 1, scale=100.0), ends, str(found.n or 0)]
+
+
+def _scores(inputs: ReportInputs) -> Table:
+    rows = []
+    for arm in inputs.arms:
+        found = inputs.overall["arms"][arm]["metrics"]["quality"]
+        rows.append([arm, share(found["request_mean"]), str(found["n"])])
+    return Table("Mean checker score", ("arm", "score", "requests"), rows, numeric=(1, 2))
+
+
+def _level(inputs: ReportInputs) -> float:
+    return float(inputs.metrics.get("level") or 0.95)
+
+
+def _seed(inputs: ReportInputs) -> int:
+    return int(inputs.metrics.get("seed") or 0)

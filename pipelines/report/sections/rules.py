@@ -1,0 +1,61 @@
+"""The plan's rules, one line each, as the gate computed them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pipelines.report.estimate import interval, number
+from pipelines.report.inputs import Json, ReportInputs
+from pipelines.report.section import Badge, Cell, Section, Table
+
+_COLUMNS = ("rule", "arm", "role", "outcome", "estimate", "interval", "threshold", "n", "reason")
+_NUMERIC = (4, 5, 6, 7)
+
+
+def rules_section(inputs: ReportInputs) -> Section:
+    """Rules over all prompts; those by stratum are counted here and listed under Strata."""
+    rules = inputs.verdict.get("rules") or ()
+    whole = [rule for rule in rules if not rule.get("stratum")]
+    if not rules:
+        return Section("rules", "Rules", "No rule was evaluated, so nothing was shown.")
+    by_stratum = [rule for rule in rules if rule.get("stratum")]
+    notes = [f"By stratum: {_counts(by_stratum)}. Listed under Strata."] if by_stratum else []
+    return Section(
+        "rules",
+        "Rules",
+        "A primary rule must be shown to hold. A guardrail fails when harm is shown. A secondary "
+        "rule is reported only. A rule that lacks data has not passed.",
+        (),
+        [Table("Rules of the plan", _COLUMNS, [_row(rule) for rule in whole], _NUMERIC)],
+        notes,
+    )
+
+
+def stratum_rules(inputs: ReportInputs) -> list[Table]:
+    """The gate's findings by stratum: one table, or none when the plan names no stratum."""
+    rules = [rule for rule in inputs.verdict.get("rules") or () if rule.get("stratum")]
+    if not rules:
+        return []
+    rows = [[str(rule["stratum"]), *_row(rule)] for rule in rules]
+    numeric = [index + 1 for index in _NUMERIC]
+    return [Table("Rules of the plan by stratum", ("stratum", *_COLUMNS), rows, numeric)]
+
+
+def _row(rule: Json) -> list[Cell]:
+    return [
+        str(rule["name"]),
+        str(rule.get("arm") or "all"),
+        str(rule.get("role") or "not stated"),
+        Badge(str(rule["outcome"]).replace("_", " ")),
+        number(rule.get("estimate"), 3) if rule.get("estimate") is not None else "none",
+        interval(rule.get("low"), rule.get("high"), 3),
+        number(rule.get("threshold"), 3) if rule.get("threshold") is not None else "none",
+        number(rule.get("n"), 0) if rule.get("n") is not None else "none",
+        str(rule.get("reason") or ""),
+    ]
+
+
+def _counts(rules: Iterable[Json]) -> str:
+    counts = Counter(str(rule["outcome"]).replace("_", " ") for rule in rules)
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
