@@ -179,8 +179,7 @@ def prefix_validity_error(
         for x, p in enumerate(target(prefix + v)):
             share = mass.get((*v, x), Fraction(0)) / total
             gap = _gap(share, p)
-            if gap > worst:
-                worst = gap
+            worst = max(worst, gap, key=float)
     return worst
 
 

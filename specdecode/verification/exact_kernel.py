@@ -1,11 +1,11 @@
 """The exact law of the tensor code itself, in float64.
 
 Given a block, a rule's outcome is a step function of its coins: coin i matters only through
-u_i < h_i, the resample coin only through the token whose cell of the CDF it hits. So one call of the
-rule per combination of cells, each weighted by its size, gives the whole law without sampling. The
-borders of the cells come from the rule's own plan; what happens in a cell is decided by the rule as
-users call it. Accept coins sit at the lower ends of their cells, 0 and h, so that a rule comparing
-with ≤ shows.
+u_i < h_i, the resample coin only through the token whose cell of the CDF it hits. So one call of
+the rule per combination of cells, each weighted by its size, gives the whole law without sampling.
+The borders of the cells come from the rule's own plan; what happens in a cell is decided by the
+rule as users call it. Accept coins sit at the lower ends of their cells, 0 and h, so that a rule
+comparing with ≤ shows.
 """
 
 from __future__ import annotations
