@@ -184,7 +184,7 @@ def _generate(
         "language": row["language"],
         "prompt_tokens": row["prompt_tokens"],
         "prompt_token_ids": list(row["prompt_token_ids"]),
-        "sampling": generation.sampling.recorded(generation.seed),
+        "sampling": generation.sampling.recorded(),
         "seed": generation.seed,
         "order_index": generation.order_index,
         "started_at": datetime.now(UTC),
@@ -201,7 +201,7 @@ def _generate(
     except Exception as error:  # noqa: BLE001 - one bad generation must not cost the others
         return _failure(fields, error)
     # Outside the timed region, and after it: a check may start a process of its own.
-    quality = check(checker, record.output_text or "")
+    quality = None if record.output_text is None else check(checker, record.output_text)
     return record.model_copy(update={"quality": quality, "peak_rss_bytes": peak_rss_bytes()})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from specdecode.decoding.params import SamplingParams
 from specdecode.errors import ConfigError
@@ -20,9 +20,9 @@ class SamplingSetting(BaseModel):
     name: str
     params: SamplingParams
 
-    def recorded(self, seed: int) -> dict[str, Any]:
-        """The `sampling` field of a record: name, parameters, and the seed really used."""
-        return {"name": self.name, **self.params.model_dump(mode="json"), "seed": seed}
+    def recorded(self) -> dict[str, Any]:
+        """The `sampling` field of a record: alike in all rows of a setting, so without a seed."""
+        return {"name": self.name, **self.params.model_dump(mode="json", exclude={"seed"})}
 
 
 def settings_from(options: Iterable[Mapping[str, Any]]) -> list[SamplingSetting]:
@@ -41,10 +41,8 @@ def settings_from(options: Iterable[Mapping[str, Any]]) -> list[SamplingSetting]
             raise ConfigError(f"sampling setting {name!r}: the seed comes from the master seed")
         try:
             settings.append(SamplingSetting(name=name, params=SamplingParams(**fields)))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(f"sampling setting {name!r}: {where}: {first['msg']}") from error
+        except ConfigError as error:
+            raise ConfigError(f"sampling setting {name!r}: {error}") from error
     if not settings:
         raise ConfigError("no sampling setting; give at least one, such as {name: greedy}")
     if len({s.name for s in settings}) < len(settings):

@@ -33,8 +33,7 @@ class ByteTokenizer:
 
 def scrambled(seed: object, count: int = 6) -> str:
     """Words that no other seed shares."""
-    digest = hashlib.sha256(str(seed).encode()).hexdigest()
-    return " ".join(digest[8 * i : 8 * i + 8] for i in range(count))
+    return " ".join(hashlib.sha256(f"{seed} {i}".encode()).hexdigest()[:8] for i in range(count))
 
 
 def prompt(name: str, text: str | None = None, **fields: Any) -> Prompt:

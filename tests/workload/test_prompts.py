@@ -179,7 +179,10 @@ def test_prompts_are_frozen() -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=5,
 )

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
-import regex
+import regex  # type: ignore[import-untyped]
 from pydantic import Field, field_validator, model_validator
 
 from specdecode.workload.checkers.base import BaseChecker, NonEmpty, Phrases
