@@ -104,7 +104,8 @@ def _status(results: Sequence[RuleResult]) -> tuple[Status, list[RuleResult]]:
         return Status.NO_GO, failed
     if open_ := [e for e in deciding if e.outcome in _HOLDS]:
         return Status.INCONCLUSIVE, open_
-    return Status.GO, [e for e in deciding if e.role == "primary"]
+    shown = [e for e in deciding if e.role == "primary"]
+    return (Status.GO if shown else Status.INCONCLUSIVE), shown  # nothing shown is not a GO
 
 
 def _sentence(entry: RuleResult) -> str:

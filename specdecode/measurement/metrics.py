@@ -119,19 +119,22 @@ METRICS: dict[str, Metric] = {
         Metric("output_tokens", "neither", "Visible tokens per reply.",
                lambda r: _over(r.output_tokens, 1.0)),
         Metric("mean_acceptance_length", "higher", "Tokens per draft-and-verify step, bonus or "
-               "resampled token INCLUDED: 1 + accepted / steps, between 1 and γ + 1; 1 when "
-               "decoding plainly. Other names: block efficiency, mean accepted tokens.",
+               "resampled token INCLUDED: 1 + accepted / steps, between 1 and γ + 1. When "
+               "decoding plainly 1, or null if the engine counts no steps there. Other names: "
+               "block efficiency, mean accepted tokens.",
                _acceptance_length),
         Metric("acceptance_rate", "neither", "Accepted draft tokens / proposed draft tokens, those "
                "after a rejection counted as proposed. Falls with γ by arithmetic, so it is never "
                "compared across draft lengths or gated on. Null without proposals.",
                lambda r: _over(r.accepted, r.drafted)),
         Metric("output_tokens_per_step", "higher", "Visible tokens / steps. Differs from the mean "
-               "acceptance length where a stop or the length limit cut off the last block.",
+               "acceptance length by the first token, which the prompt's own pass gives, and where "
+               "a stop or the length limit cut off the last block.",
                lambda r: _over(r.output_tokens, r.steps)),
         Metric("target_tokens_per_output_token", "lower", "Token amplification: token rows the "
-               "target computed after prefill / visible tokens. About 1 when decoding plainly, "
-               "at worst γ + 1.", lambda r: _over(r.target_tokens, r.output_tokens)),
+               "target computed after prefill / visible tokens. Just under 1 when decoding "
+               "plainly (the prompt's pass gives the first token), at worst γ + 1.",
+               lambda r: _over(r.target_tokens, r.output_tokens)),
         Metric("draft_share", "neither", "Share of e2e time spent drafting.", _share("draft_s")),
         Metric("verify_share", "neither", "Share of e2e time spent in target passes and the "
                "acceptance rule.", _share("verify_s")),

@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -127,6 +128,11 @@ class Record(BaseModel):
         except json.JSONDecodeError as error:
             raise ValueError(f"sampling is not JSON: {error}") from error
 
+    @field_validator("started_at")
+    @classmethod
+    def _in_utc(cls, value: datetime | None) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
     @model_validator(mode="after")
     def _counts_agree(self) -> Self:
         if not isinstance(self.sampling.get("name"), str) or not self.sampling["name"]:
@@ -150,8 +156,9 @@ class Record(BaseModel):
         return (self.prompt_id, self.arm, self.sampling_name)
 
     def to_json_line(self) -> str:
-        """One JSON object without a line break; `from_json_line` inverts it exactly."""
-        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False)
+        """One JSON object without a line break, keys sorted; `from_json_line` inverts it."""
+        fields = self.model_dump(mode="json")
+        return json.dumps(fields, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json_line(cls, line: str) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -163,3 +164,10 @@ def test_peak_memory_is_the_highest_seen_or_null():
 
     assert peak_memory_bytes([*rows, record("c", peak_rss_bytes=None)]) == 9
     assert peak_memory_bytes([record("c", peak_rss_bytes=None)]) is None
+
+
+def test_the_page_of_metrics_states_each_definition_as_in_the_code():
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+    lines = [f"| `{m.name}` | {m.better} | {m.definition} |" for m in METRICS.values()]
+
+    assert [line for line in lines if line not in page] == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,6 +106,16 @@ def test_equal_rows_give_equal_bytes_and_digest_ignores_order(tmp_path):
     assert rows_sha256(rows) == rows_sha256(shuffled(rows, 1))
     assert rows_sha256(rows) != rows_sha256(rows[:-1])
     assert read_records(tmp_path / "a.parquet") == rows
+
+
+def test_key_order_and_time_zone_of_the_writer_do_not_enter_the_digest():
+    start = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=9)))
+    here = record(started_at=start)
+    there = record(started_at=start.astimezone(UTC))
+    reordered = here.model_copy(update={"sampling": dict(reversed(here.sampling.items()))})
+
+    assert rows_sha256([here]) == rows_sha256([there]) == rows_sha256([reordered])
+    assert rows_sha256(to_records(to_table([reordered]))) == rows_sha256([here])
 
 
 def test_a_missing_column_is_named(tmp_path):

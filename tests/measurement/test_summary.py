@@ -4,9 +4,18 @@ import json
 
 import pytest
 
+from specdecode.measurement import intervals
 from specdecode.measurement.records import to_table
 from specdecode.measurement.summary import position_rows, speed_rows, summarise
 from tests.measurement.factories import record, run, shuffled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_resamples():
+    """What is tested here is the shape of the document, not the width of intervals."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "RESAMPLES", 100)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specdecode.errors import ConfigError
+from specdecode.governance.plan import (
+    Arm,
+    MissingData,
+    Plan,
+    canonical_json,
+    load_plan,
+    parse_plan,
+    plan_sha256,
+)
+from specdecode.governance.rules.base import Rule
+
+ROOT = Path(__file__).parents[2]
+DEFAULT = ROOT / "plans" / "default.yaml"
+DOCUMENT = yaml.safe_load(DEFAULT.read_text("utf-8"))
+
+
+def _changed(path, value):
+    """The default plan's document with one field set; a missing last key is added."""
+    document = copy.deepcopy(DOCUMENT)
+    place = document
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    return document
+
+
+def _numbers(node, path=()):
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        if isinstance(value, dict | list):
+            yield from _numbers(value, (*path, key))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield (*path, key)
+
+
+def test_the_default_plan_is_valid_and_every_threshold_has_its_reason():
+    plan = load_plan(DEFAULT)
+
+    assert plan.baseline == "plain"
+    assert all(len(rule.why) > 40 for rule in plan.rules)
+
+
+def test_the_default_plan_names_every_stratum_of_the_prompts():
+    strata = {by: set(v) for rule in load_plan(DEFAULT).rules if rule.kind == "strata"
+              for by, v in rule.strata.items()}  # fmt: skip
+    prompts = [
+        json.loads(line)
+        for file in (ROOT / "eval_sets" / "prompts").glob("*.jsonl")
+        for line in file.read_text("utf-8").splitlines()
+    ]
+
+    for by in ("category", "language", "difficulty"):
+        assert strata[by] == {prompt[by] for prompt in prompts}
+
+
+def test_the_hash_is_of_the_meaning_and_not_of_the_layout(tmp_path):
+    text = "# a comment\n" + yaml.safe_dump(DOCUMENT, sort_keys=True, allow_unicode=True)
+    (tmp_path / "p.yaml").write_text(text.replace("threshold: 2.0", "threshold: 2"), "utf-8")
+
+    assert plan_sha256(load_plan(tmp_path / "p.yaml")) == plan_sha256(load_plan(DEFAULT))
+
+
+@given(st.sampled_from(sorted(_numbers(DOCUMENT), key=str)), st.sampled_from([0.9, 1.01, 2]))
+def test_moving_any_number_changes_the_hash_or_is_refused(path, factor):
+    old = DOCUMENT
+    for part in path:
+        old = old[part]
+    new = type(old)(old * factor) if old else 1
+    if new == old:
+        new = old + 1
+
+    try:
+        changed = plan_sha256(parse_plan(_changed(path, new)))
+    except ConfigError:
+        return
+    assert changed != plan_sha256(parse_plan(DOCUMENT))
+
+
+def test_canonical_json_reloads_into_the_same_plan():
+    plan = load_plan(DEFAULT)
+
+    assert parse_plan(json.loads(canonical_json(plan))) == plan
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("extra",), 1, "extra: no such field"),
+        (("rules", 2, "extra"), 1, r"rules\.2\.speed_ratio\.extra: no such field"),
+        (("rules", 2, "threshold"), "1.1", r"rules\.2\.speed_ratio\.threshold: .*number"),
+        (("rules", 2, "threshold"), float("nan"), r"threshold: .*finite"),
+        (("rules", 2, "threshold"), 0, r"threshold: .*greater than 0"),
+        (("rules", 2, "level"), 1.0, r"level: .*less than 1"),
+        (("rules", 2, "kind"), "vibes", r"rules\.2: .*vibes.*speed_ratio"),
+        (("rules", 2, "arm"), "bolck", "no arm bolck; arms are"),
+        (("rules", 2, "arm"), "plain", "not judged against itself"),
+        (("rules", 2, "sampling"), "warm", "no sampling warm"),
+        (("rules", 2, "name"), "block-lossless", "block-lossless occurs twice"),
+        (("rules", 0, "role"), "secondary", "needs a losslessness rule"),
+        (("rules", 0, "role"), "integrity", "role"),
+        (("arms", 0, "role"), "comparator", "one baseline"),
+        (("arms", 0, "draft"), "self-int4", "go together"),
+        (("arms", 2, "verification"), "lossy", "'token', 'block'"),
+        (("arms", 2, "name"), "token", "token occurs twice"),
+        (("prompts_expected",), {"full": 0}, r"prompts_expected\.full"),
+        (("missing_data", "max_missing_share"), 0.9, "less than 0.5"),
+        (("overturned_by",), [], "overturned_by"),
+        (("schema",), "specdecode.plan/9", "specdecode.plan/1"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(path, value, message):
+    with pytest.raises(ConfigError, match=re.compile(message, re.DOTALL)):
+        parse_plan(_changed(path, value), "plans/x.yaml")
+
+
+@pytest.mark.parametrize("field", sorted(set(DOCUMENT)))
+def test_no_field_of_the_plan_may_be_left_out(field):
+    document = {key: value for key, value in DOCUMENT.items() if key != field}
+
+    with pytest.raises(ConfigError, match=rf"{field}: Field required"):
+        parse_plan(document)
+
+
+def test_a_candidate_without_a_primary_rule_is_refused():
+    document = copy.deepcopy(DOCUMENT)
+    for rule in document["rules"]:
+        if rule["arm"] == "block" and rule["kind"] != "strata":
+            rule["role"] = "guardrail"
+
+    with pytest.raises(ConfigError, match="block has no primary rule"):
+        parse_plan(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "not readable as YAML"),
+        ("name: a\nname: b\n", "'name' occurs twice"),
+        ("- a\n", "not a valid plan"),
+        ("", "not a valid plan"),
+        ("schema: !!python/object:os.system {}\n", "not readable as YAML"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_named(tmp_path, text, message):
+    (tmp_path / "p.yaml").write_text(text)
+
+    with pytest.raises(ConfigError, match=rf"p\.yaml: (.|\n)*{message}"):
+        load_plan(tmp_path / "p.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="there is no such plan"):
+        load_plan(tmp_path / "nowhere.yaml")
+
+
+def test_docs_explain_every_field_and_every_kind_of_rule():
+    page = (ROOT / "docs" / "plan.md").read_text("utf-8")
+    fields = {
+        field.alias or name
+        for model in (Plan, Arm, MissingData, *Rule.__subclasses__(), *_leaves(Rule))
+        for name, field in model.model_fields.items()
+    }
+    kinds = {leaf.model_fields["kind"].annotation.__args__[0] for leaf in _leaves(Rule)}
+
+    assert {name for name in fields if f"`{name}`" not in page} == set()
+    assert {kind for kind in kinds if f"`{kind}`" not in page} == set()
+
+
+def _leaves(model):
+    below = model.__subclasses__()
+    return [model] if not below else [leaf for child in below for leaf in _leaves(child)]
