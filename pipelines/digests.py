@@ -8,14 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipelines.stages.command import write_json
+from specdecode.models.fingerprint import sha256_file
 
 MEMORY = Path(".cache/digests.json")
-
-
-def sha256_file(path: Path) -> str:
-    """Returns the SHA-256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_files(paths: Iterable[Path], memory: Path = MEMORY) -> dict[str, str]:

@@ -7,6 +7,7 @@ variable otherwise.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import MutableMapping
 
 QUIET = {
@@ -20,9 +21,14 @@ QUIET = {
 
 
 def apply(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Turns telemetry of every dependency off where the caller has not decided otherwise."""
+    """Turns telemetry of every dependency off where the caller has not decided otherwise.
+
+    Progress bars of the libraries are for terminals, so a pipe gets none either.
+    """
     for name, value in QUIET.items():
         environ.setdefault(name, value)
+    if not sys.stderr.isatty():
+        environ.setdefault("TQDM_DISABLE", "1")
 
 
 def work_offline(environ: MutableMapping[str, str] = os.environ) -> None:

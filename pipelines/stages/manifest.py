@@ -11,8 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipelines.digests import sha256_file, sha256_json, sha256_tree
+from pipelines.digests import sha256_json, sha256_tree
 from pipelines.stages.command import parameters, read_json, run, write_json
+from specdecode.models.fingerprint import sha256_file
 
 OUTPUT = "reports/manifest.json"
 PARTS = ("weights", "tokenizer", "chat_template", "config")

@@ -1,0 +1,110 @@
+"""`dvc repro` through pipelines.repro, on a pipeline of three shell commands."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines import repro
+
+STAGES = {
+    "late": {"cmd": "cat b.txt > c.txt", "deps": ["b.txt"], "outs": ["c.txt"]},
+    "early": {"cmd": "cat a.txt > b.txt", "deps": ["a.txt"], "outs": ["b.txt"]},
+    "timed": {
+        "cmd": f"{sys.executable} -c 'import time; print(time.time_ns())' > t.txt",
+        "deps": ["b.txt"],
+        "outs": [{"t.txt": {"persist": True}}],
+    },
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+    root = tmp_path / "pipeline"
+    root.mkdir()
+    (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}, sort_keys=False))
+    (root / "a.txt").write_text("one")
+    subprocess.run([*repro.dvc(), "init", "-q", "--no-scm"], cwd=root, check=True)
+    return root
+
+
+def test_stages_come_after_those_they_read_from(workspace: Path) -> None:
+    assert repro.stages_in_order(workspace) == ["early", "late", "timed"]
+
+
+def test_stages_that_wait_for_one_another_are_refused(tmp_path: Path) -> None:
+    stages = {n: {"cmd": "x", "deps": [d], "outs": [n]} for n, d in (("a", "b"), ("b", "a"))}
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
+
+    with pytest.raises(ValueError, match="wait for one another"):
+        repro.stages_in_order(tmp_path)
+
+
+def test_a_timing_is_taken_anew_and_never_restored(workspace: Path) -> None:
+    assert repro.run(workspace) == 0
+    first = (workspace / "t.txt").read_text()
+    assert repro.run(workspace) == 0
+    assert (workspace / "t.txt").read_text() == first  # nothing changed, nothing ran
+
+    (workspace / "dvc.lock").unlink()
+    assert repro.run(workspace) == 0
+
+    assert (workspace / "t.txt").read_text() != first
+
+
+def test_output_can_be_taken_line_by_line(workspace: Path) -> None:
+    lines: list[str] = []
+
+    assert repro.run(workspace, stages=["early"], on_line=lines.append) == 0
+
+    assert any("Running stage 'early'" in line for line in lines)
+    assert not (workspace / "c.txt").exists()
+
+
+def test_a_failing_stage_is_a_failing_run(workspace: Path) -> None:
+    (workspace / "a.txt").unlink()
+
+    assert repro.run(workspace, on_line=lambda line: None) != 0
+
+
+def _hold(workspace: Path, log: Path, name: str) -> None:
+    with repro.alone_in(workspace):
+        with log.open("a") as file:
+            file.write(f"{name} in\n")
+        time.sleep(0.3)
+        with log.open("a") as file:
+            file.write(f"{name} out\n")
+
+
+def test_a_second_evaluation_waits_for_the_first(workspace: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=_hold, args=(workspace, log, name)) for name in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(60)
+
+    lines = log.read_text().split("\n")[:4]
+    assert [process.exitcode for process in both] == [0, 0]
+    assert lines in (["a in", "a out", "b in", "b out"], ["b in", "b out", "a in", "a out"])
+
+
+def test_files_held_by_a_living_process_are_told_from_those_of_a_dead_one(workspace: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path = workspace / ".dvc/tmp/rwlock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    path.write_text(f'{{"write": {{"t.txt": {{"pid": {dead.pid}, "cmd": "dvc"}}}}}}')
+    assert not repro._held_by_another(workspace)
+    path.write_text(f'{{"read": {{"t.txt": [{{"pid": {os.getpid()}, "cmd": "dvc"}}]}}}}')
+    assert repro._held_by_another(workspace)
