@@ -6,7 +6,7 @@ column check cannot say (coverage per half, order, agreement of two columns) is 
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     have = set(frame.columns)
     if {"split", "order_index"} <= have:
         by_split = frame.groupby("split")["order_index"]
-        frame["_order_expected"] = (by_split.rank(method="first") - 1).astype("int64")
+        frame["_order_expected"] = by_split.rank(method="first") - 1
     if "split" in have:
         sizes = [int((frame["split"] == split).sum()) for split in SPLITS]
         frame["_imbalance"] = abs(sizes[0] - sizes[1]) / len(frame)
@@ -55,7 +55,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     if {"split", "cluster"} <= have:
         frame["_cluster_halves"] = frame.groupby("cluster")["split"].transform("nunique")
     if {"checker_declared", "checker_present"} <= have:
-        missing = frame["checker_declared"] & ~frame["checker_present"]
+        missing = frame["checker_declared"].eq(True) & ~frame["checker_present"].eq(True)
         frame["_checker_missing"] = missing.astype("int64")
     if {"checker_type", "reference"} <= have:
         needed = frame["checker_type"].isin(NEEDS_REFERENCE) & frame["reference"].isna()
@@ -63,15 +63,19 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
     if {"checker", "checker_type"} <= have:
         frame["_checker_kept"] = frame["checker"].notna() & frame["checker_type"].notna()
     if "pii_hits" in have:
-        frame["_personal_data"] = frame["pii_hits"].map(len)
+        frame["_personal_data"] = frame["pii_hits"].map(_length)
     for column in have & {"turns", "prompt_token_ids", "reference"}:
         frame[column] = frame[column].map(_length)
     for column in have & {"system", "checker"}:
         frame[column] = frame[column].notna()
     if "pii_hits" in have:
-        frame["pii_hits"] = frame["pii_hits"].map(", ".join)
+        frame["pii_hits"] = frame["pii_hits"].map(_joined)
     return frame
 
 
-def _length(value: Sized | None) -> int:
-    return 0 if value is None else len(value)
+def _length(value: Sized | None) -> int | None:
+    return None if value is None else len(value)
+
+
+def _joined(kinds: Iterable[str] | None) -> str | None:
+    return None if kinds is None else ", ".join(kinds)

@@ -72,6 +72,8 @@ def validate(
     report = _report(table.num_rows, outcomes)
     save(report)
     failed = [o for o in outcomes if o.severity == "critical" and not o.success]
+    if not outcomes:
+        raise DataValidationError("no check ran on the prompts, which is not a success")
     if failed:
         first = failed[0]
         others = f" ({len(failed) - 1} more failed: {', '.join(o.name for o in failed[1:])})"
