@@ -1,0 +1,126 @@
+"""The evidence against "every token was drawn from the target": an e-process over bets.
+
+Wealth of one gambler: prod_t (1 + lambda r_t), with r_t the centred bets of `directions` and
+lambda from a fixed grid. The mean over all directions and stakes is again an e-process, because
+each has mean at most 1 under the hypothesis whatever their dependence. By Ville's inequality it
+reaches 1/alpha with probability at most alpha, at any time and over any number of prompts read in
+a fixed order, so reading may stop or go on at will.
+
+Source: V. Ville (1939); G. Shafer, "Testing by betting", JRSS-A 184 (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from specdecode.errors import ConfigError
+
+FloatArray = npt.NDArray[np.float64]
+
+# Bets lie in [-1, 2], so wealth stays positive for stakes inside (-1/2, 1).
+STAKES: tuple[float, ...] = (-0.4, -0.2, -0.1, -0.05, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+MAX_POINTS = 500
+
+
+def log_growth(bets: FloatArray, stakes: Sequence[float] = STAKES) -> FloatArray:
+    """Log wealth factors log(1 + lambda r).
+
+    Args:
+        bets: float [..., D], each in [-1, 2].
+        stakes: L values inside (-1/2, 1).
+
+    Returns:
+        float [..., D, L].
+    """
+    return np.asarray(np.log1p(bets[..., None] * np.asarray(stakes)))
+
+
+def log_mixture(log_wealths: FloatArray) -> FloatArray:
+    """Log of the mean wealth over directions and stakes: [..., D, L] -> [...]."""
+    return _log_mean(log_wealths.reshape(*log_wealths.shape[:-2], -1))
+
+
+def _log_mean(logs: FloatArray) -> FloatArray:
+    top = logs.max(-1, keepdims=True)
+    return np.asarray(top[..., 0] + np.log(np.exp(logs - top).mean(-1)))
+
+
+class EProcess:
+    """Accumulates evidence token by token in bounded memory.
+
+    Args:
+        names: one name per direction (column of the bets).
+        alpha: level; evidence suffices once e >= 1/alpha.
+    """
+
+    def __init__(self, names: Sequence[str], alpha: float) -> None:
+        if not 0 < alpha < 1:
+            raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
+        if not names:
+            raise ConfigError("an e-process needs at least one direction")
+        self.names = tuple(names)
+        self.threshold = math.log(1 / alpha)
+        self.tokens_read = 0
+        self.max_log_e = 0.0
+        self.crossed_at: int | None = None
+        self._log_wealths = np.zeros((len(names), len(STAKES)))
+        self._points: list[tuple[int, float]] = []
+        self._stride = 1
+
+    @property
+    def log_e(self) -> float:
+        """Log evidence now."""
+        return float(log_mixture(self._log_wealths))
+
+    @property
+    def by_direction(self) -> dict[str, float]:
+        """Log evidence of each direction by itself; says where a fault points, decides nothing."""
+        means = _log_mean(self._log_wealths)
+        return {name: float(value) for name, value in zip(self.names, means, strict=True)}
+
+    @property
+    def points(self) -> list[tuple[int, float]]:
+        """Thinned curve of (tokens read, log e), at most `MAX_POINTS` and the newest point."""
+        curve = list(self._points)
+        if not curve or curve[-1][0] != self.tokens_read:
+            curve.append((self.tokens_read, self.log_e))
+        return curve
+
+    def update(self, bets: FloatArray) -> int | None:
+        """Reads the bets of the next tokens in order.
+
+        Args:
+            bets: float [T, D].
+
+        Returns:
+            The index in `bets` at which the evidence first sufficed, if it was here; else None.
+        """
+        if bets.ndim != 2 or bets.shape[1] != len(self.names):
+            raise ConfigError(f"bets have shape {bets.shape}, expected [T, {len(self.names)}]")
+        if not ((bets >= -1 - 1e-6) & (bets <= 2 + 1e-6)).all():  # also refuses NaN
+            raise ConfigError("a bet lies outside [-1, 2]: the probability rows are malformed")
+        if len(bets) == 0:
+            return None
+        paths = self._log_wealths + np.cumsum(log_growth(bets), axis=0)
+        log_e = log_mixture(paths)
+        self._log_wealths = paths[-1]
+        first = None
+        if self.crossed_at is None and (log_e >= self.threshold).any():
+            first = int(np.argmax(log_e >= self.threshold))
+            self.crossed_at = self.tokens_read + first + 1
+        self.max_log_e = max(self.max_log_e, float(log_e.max()))
+        self._keep_points(log_e)
+        self.tokens_read += len(bets)
+        return first
+
+    def _keep_points(self, log_e: FloatArray) -> None:
+        for offset, value in enumerate(log_e, start=self.tokens_read + 1):
+            if offset % self._stride == 0:
+                self._points.append((offset, float(value)))
+                if len(self._points) >= MAX_POINTS:
+                    self._stride *= 2
+                    self._points = [p for p in self._points if p[0] % self._stride == 0]

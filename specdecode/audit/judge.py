@@ -1,0 +1,173 @@
+"""One pass over the rows of an arm: logits in, evidence and tallies out, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdecode.audit.directions import centred_bets, directions
+from specdecode.audit.edges import border_tie
+from specdecode.audit.eprocess import EProcess
+from specdecode.audit.greedy import Deviation, GreedyTally, judge_greedy
+from specdecode.audit.laws import row_law
+from specdecode.audit.rows import AuditRow, RowSet
+from specdecode.audit.scorer import Pair, Scorer, check_finite
+from specdecode.audit.tolerance import Tolerance
+from specdecode.errors import ModelMismatchError
+
+# Positions whose full distributions are held at a time.
+_CHUNK = 64
+_LISTED = 50
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The token at which the evidence first sufficed.
+
+    Attributes:
+        kind: "e-value", or "impossible token" for one of probability 0 under the target.
+        row: label of the row.
+        prompt_id: of the row, None when not recorded.
+        position: output position, from 0.
+        token: the emitted token id.
+        tokens_read: sampled tokens read up to and including it.
+    """
+
+    kind: Literal["e-value", "impossible token"]
+    row: str
+    prompt_id: str | None
+    position: int
+    token: int
+    tokens_read: int
+
+
+@dataclass
+class SampledTally:
+    """Counts over the sampled rows of one arm.
+
+    Attributes:
+        border_ties: tokens outside the reference's truncated support by less than the tolerance.
+        impossible: tokens of probability 0 beyond any tie; one is a finding.
+    """
+
+    rows: int = 0
+    border_ties: int = 0
+    impossible: int = 0
+    listed: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Judgement:
+    """Everything learnt about one arm."""
+
+    rows: RowSet
+    process: EProcess
+    sampled: SampledTally
+    greedy: GreedyTally
+    tolerance: Tolerance
+    has_draft: bool
+    first_evidence: Evidence | None = None
+
+
+def judge(scorer: Scorer, rows: RowSet, tolerance: Tolerance, alpha: float) -> Judgement:
+    """Reads all rows once, in order.
+
+    Raises:
+        NumericalError: the target or draft gives NaN or infinite logits; names the row.
+    """
+    chosen = directions(with_draft=scorer.has_draft)
+    result = Judgement(
+        rows=rows,
+        process=EProcess(list(chosen), alpha),
+        sampled=SampledTally(),
+        greedy=GreedyTally(),
+        tolerance=tolerance,
+        has_draft=scorer.has_draft,
+    )
+    pairs: list[Pair] = [(row.prompt, row.output) for row in rows.rows if row.output]
+    judged = [row for row in rows.rows if row.output]
+    sampled_pairs = [(r.prompt, r.output) for r in judged if not r.params.is_greedy]
+    drafts = scorer.draft(sampled_pairs) if scorer.has_draft else None
+    for index, logits in scorer.target(pairs):
+        row = judged[index]
+        check_finite(logits, row.label, "target")
+        if row.params.is_greedy:
+            result.greedy.add(row, _greedy_row(row, logits, tolerance.gap))
+            continue
+        draft_logits = None if drafts is None else _draft_row(row, logits, drafts)
+        _sampled_row(result, row, logits, draft_logits)
+    return result
+
+
+def _chunks(row: AuditRow) -> Iterator[tuple[int, int]]:
+    for start in range(0, len(row.output), _CHUNK):
+        yield start, min(start + _CHUNK, len(row.output))
+
+
+def _greedy_row(row: AuditRow, logits: Tensor, tolerance: float) -> list[Deviation]:
+    return [
+        deviation
+        for start, stop in _chunks(row)
+        for deviation in judge_greedy(logits[start:stop], row, start, tolerance)
+    ]
+
+
+def _draft_row(row: AuditRow, logits: Tensor, drafts: Iterator[tuple[int, Tensor]]) -> Tensor:
+    _, draft_logits = next(drafts)
+    if draft_logits.shape != logits.shape:
+        raise ModelMismatchError(
+            f"{row.label}: draft logits have shape {tuple(draft_logits.shape)}, the target's "
+            f"{tuple(logits.shape)}; the two models must share one vocabulary"
+        )
+    check_finite(draft_logits, row.label, "draft")
+    return draft_logits.to(logits.device)
+
+
+def _sampled_row(
+    result: Judgement, row: AuditRow, logits: Tensor, draft_logits: Tensor | None
+) -> None:
+    chosen = directions(with_draft=result.has_draft)
+    result.sampled.rows += 1
+    for start, stop in _chunks(row):
+        p = row_law(logits[start:stop], row, start)
+        q = None
+        if draft_logits is not None:
+            q = row_law(draft_logits[start:stop], row, start)
+        tokens = torch.tensor(row.output[start:stop], device=p.device)
+        bets = centred_bets(p, tokens, q, chosen).cpu().numpy()
+        read_before = result.process.tokens_read
+        crossing = result.process.update(np.asarray(bets, dtype=np.float64))
+        if crossing is not None:
+            _note(result, "e-value", row, start + crossing, read_before + crossing + 1)
+        outside = p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) <= 0
+        for offset in outside.nonzero().flatten().tolist():
+            position = start + offset
+            token = row.output[position]
+            if border_tie(logits[position], row, position, result.tolerance.logit):
+                result.sampled.border_ties += 1
+                continue
+            result.sampled.impossible += 1
+            if len(result.sampled.listed) < _LISTED:
+                result.sampled.listed.append(
+                    {"row": row.label, "position": position, "token": token}
+                )
+            _note(result, "impossible token", row, position, read_before + offset + 1)
+
+
+def _note(
+    result: Judgement,
+    kind: Literal["e-value", "impossible token"],
+    row: AuditRow,
+    position: int,
+    tokens_read: int,
+) -> None:
+    earlier = result.first_evidence
+    if earlier is None or tokens_read < earlier.tokens_read:
+        result.first_evidence = Evidence(
+            kind, row.label, row.prompt_id, position, row.output[position], tokens_read
+        )

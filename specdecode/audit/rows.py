@@ -1,0 +1,217 @@
+"""Recorded outputs made ready for judging: checked, ordered, and complete at their ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from specdecode.decoding.params import SamplingParams
+from specdecode.errors import ConfigError, DataValidationError
+
+# A record names its sampling setting; the name is not a sampling parameter.
+_NOT_PARAMETERS = {"name"}
+
+Kind = Literal["greedy", "sampled"]
+
+
+class Vocabulary(Protocol):
+    """What the checks need to know of the target."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids."""
+
+    @property
+    def eos_token_ids(self) -> Collection[int]:
+        """Ids that end a reply."""
+
+    @property
+    def max_context(self) -> int | None:
+        """Longest prompt plus output, or None where there is no limit."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids."""
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One output to judge.
+
+    Attributes:
+        label: how messages name the row (prompt id if there is one, and its place in the input).
+        prompt_id: None when the record has none.
+        prompt: prompt token ids.
+        output: emitted token ids in order, the end token included when one was drawn.
+        params: sampling parameters the output was requested with.
+        finish_reason: "stop", "length" or None when not recorded.
+        order_index: place in the recorded order, or None.
+    """
+
+    label: str
+    prompt_id: str | None
+    prompt: list[int]
+    output: list[int]
+    params: SamplingParams
+    finish_reason: str | None
+    order_index: int | None
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows to judge, and the ones left out with the reason why.
+
+    Attributes:
+        rows: in recorded order (order_index when present, else input order).
+        total: number of rows read.
+        errors: rows that carry an error or no output: (label, reason).
+        unjudged: rows whose end is not recorded, so that judging the rest would be unfair.
+        requested: kinds of sampling that the records asked for, errors included.
+    """
+
+    rows: list[AuditRow]
+    total: int
+    errors: list[tuple[str, str]]
+    unjudged: list[tuple[str, str]]
+    requested: frozenset[Kind]
+
+
+def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> RowSet:
+    """Checks and orders records.
+
+    Args:
+        records: mappings with prompt_token_ids, output_token_ids and sampling (a mapping or its
+            JSON text); optional prompt_id, finish_reason, order_index, error.
+        vocabulary: of the target.
+
+    Raises:
+        DataValidationError: a field is missing or malformed, a token id is outside the vocabulary,
+            a sampling key is unknown; names the row.
+    """
+    rows: list[AuditRow] = []
+    errors: list[tuple[str, str]] = []
+    unjudged: list[tuple[str, str]] = []
+    requested: set[Kind] = set()
+    total = 0
+    for index, record in enumerate(records):
+        total += 1
+        label = _label(record, index)
+        params = _params(record, label)
+        requested.add("greedy" if params.is_greedy else "sampled")
+        if record.get("error"):
+            errors.append((label, str(record["error"])))
+            continue
+        if "output_token_ids" in record and record["output_token_ids"] is None:
+            errors.append((label, "no output was recorded"))
+            continue
+        row, problem = _with_its_end(_parse(record, label, params, vocabulary), vocabulary)
+        if problem is None:
+            rows.append(row)
+        else:
+            unjudged.append((label, problem))
+    return RowSet(_in_order(rows), total, errors, unjudged, frozenset(requested))
+
+
+def _label(record: Mapping[str, Any], index: int) -> str:
+    prompt_id = record.get("prompt_id")
+    return f"row {index}" if prompt_id is None else f"row {index} ({prompt_id})"
+
+
+def _parse(
+    record: Mapping[str, Any], label: str, params: SamplingParams, vocabulary: Vocabulary
+) -> AuditRow:
+    prompt = _token_ids(record, "prompt_token_ids", label, vocabulary.vocab_size)
+    output = _token_ids(record, "output_token_ids", label, vocabulary.vocab_size)
+    if not prompt:
+        raise DataValidationError(f"{label}: prompt_token_ids is empty; there is no context")
+    limit = vocabulary.max_context
+    if limit is not None and len(prompt) + len(output) > limit:
+        raise DataValidationError(
+            f"{label}: {len(prompt)} prompt and {len(output)} output tokens exceed the target's "
+            f"context of {limit}; an engine that cut the prompt must record the cut prompt"
+        )
+    prompt_id, order = record.get("prompt_id"), record.get("order_index")
+    return AuditRow(
+        label=label,
+        prompt_id=None if prompt_id is None else str(prompt_id),
+        prompt=prompt,
+        output=output,
+        params=params,
+        finish_reason=record.get("finish_reason"),
+        order_index=None if order is None else int(order),
+    )
+
+
+def _token_ids(record: Mapping[str, Any], field: str, label: str, vocab_size: int) -> list[int]:
+    values = record.get(field)
+    if values is None or isinstance(values, str | bytes):
+        raise DataValidationError(f"{label}: {field} is missing; the audit works on token ids")
+    ids = [int(value) for value in values]
+    for position, token in enumerate(ids):
+        if not 0 <= token < vocab_size:
+            raise DataValidationError(
+                f"{label}: {field}[{position}] is {token}, outside the target's vocabulary of "
+                f"{vocab_size}; were the rows made by another tokenizer?"
+            )
+    return ids
+
+
+def _params(record: Mapping[str, Any], label: str) -> SamplingParams:
+    sampling = record.get("sampling")
+    if isinstance(sampling, str):
+        try:
+            sampling = json.loads(sampling)
+        except json.JSONDecodeError as error:
+            raise DataValidationError(f"{label}: sampling is not JSON: {error}") from error
+    if not isinstance(sampling, Mapping):
+        raise DataValidationError(f"{label}: sampling is missing; it must hold the parameters")
+    fields = {key: value for key, value in sampling.items() if key not in _NOT_PARAMETERS}
+    unknown = sorted(set(fields) - set(SamplingParams.model_fields))
+    if unknown:
+        raise DataValidationError(
+            f"{label}: sampling has unknown keys {unknown}; a parameter the audit does not apply "
+            "would make a correct engine look wrong"
+        )
+    try:
+        return SamplingParams(**fields)
+    except ConfigError as error:
+        raise DataValidationError(f"{label}: {error}") from error
+
+
+def _with_its_end(row: AuditRow, vocabulary: Vocabulary) -> tuple[AuditRow, str | None]:
+    """Restores an unrecorded end token, or says why the row cannot be judged.
+
+    Leaving out a token because of what it was is selection: the tokens that remain no longer follow
+    the target's distribution although the engine is right.
+    """
+    ended = row.finish_reason == "stop"
+    eos = set(vocabulary.eos_token_ids)
+    if not ended or (row.output and row.output[-1] in eos):
+        return row, None
+    if row.params.stop and any(s in vocabulary.decode(row.output) for s in row.params.stop):
+        return row, None
+    if row.params.stop:
+        return row, (
+            "finish_reason is 'stop' but neither a stop string nor an end token is in "
+            "output_token_ids, so tokens were removed from the end"
+        )
+    if len(eos) != 1:
+        return row, (
+            "finish_reason is 'stop', the end token is not recorded and the target has "
+            f"{len(eos)} of them; record the end token in output_token_ids"
+        )
+    return replace(row, output=[*row.output, *eos]), None
+
+
+def _in_order(rows: list[AuditRow]) -> list[AuditRow]:
+    with_index = [row for row in rows if row.order_index is not None]
+    if not with_index:
+        return rows
+    if len(with_index) < len(rows):
+        missing = next(row for row in rows if row.order_index is None)
+        raise DataValidationError(
+            f"{missing.label}: order_index is missing while other rows have one; evidence is "
+            "accumulated in recorded order, so either all rows carry it or none"
+        )
+    return sorted(rows, key=lambda row: row.order_index or 0)

@@ -1,0 +1,99 @@
+"""The audit from rows to report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from specdecode.audit.judge import Judgement, judge
+from specdecode.audit.model_scorer import ModelScorer, draft_network
+from specdecode.audit.report import AuditReport, report_of
+from specdecode.audit.rows import read_rows
+from specdecode.audit.scorer import Scorer
+from specdecode.audit.tolerance import measure_tolerance
+from specdecode.errors import ConfigError
+from specdecode.models import LoadedModel, load_model
+from specdecode.models.network import CausalNetwork
+
+Rows = Iterable[Mapping[str, Any]]
+Draft = str | Path | LoadedModel | CausalNetwork | None
+
+
+def audit(
+    rows: Rows,
+    target: str | Path | LoadedModel,
+    draft: Draft = None,
+    alpha: float = 0.01,
+    baseline_rows: Rows | None = None,
+) -> AuditReport:
+    """Judges whether recorded outputs follow the target's own distribution.
+
+    Greedy rows (temperature 0) are compared with the target's best token, up to the measured
+    numerical tolerance. Sampled rows feed an e-process that may be read at any time. One output
+    per prompt is enough, and the outputs may come from any engine.
+
+    Args:
+        rows: mappings with prompt_token_ids, output_token_ids and sampling (mapping or JSON text);
+            optional prompt_id, order_index, finish_reason, error. When order_index is present,
+            rows are read in its order.
+        target: the reference, or where to load it from.
+        draft: the draft that was used, if known: a drafter spec such as "self-int4", a model, or
+            its network. Without it, outputs that lean towards the draft (the usual fault of a
+            verifier) go unseen.
+        alpha: probability of calling a lossless engine biased.
+        baseline_rows: plain decoding of the same prompts as control, in the same form.
+
+    Raises:
+        DataValidationError: a row is malformed; names it.
+        NumericalError: the reference gives NaN or infinite logits.
+        ConfigError: alpha is outside (0, 1).
+    """
+    arms = {"rows": rows} if baseline_rows is None else {"rows": rows, "control": baseline_rows}
+    control = None if baseline_rows is None else "control"
+    return audit_arms(arms, target, draft, alpha, baseline_arm=control)["rows"]
+
+
+def audit_arms(
+    arms: Mapping[str, Rows],
+    target: str | Path | LoadedModel,
+    draft: Draft = None,
+    alpha: float = 0.01,
+    *,
+    baseline_arm: str | None = "plain",
+) -> dict[str, AuditReport]:
+    """Audits several arms with one reference: every arm once, the baseline as control of the rest.
+
+    Args:
+        arms: rows by arm.
+        target: see `audit`.
+        draft: see `audit`.
+        alpha: level of each arm's audit.
+        baseline_arm: the arm of plain decoding; None or an absent arm means no control.
+    """
+    return audit_with(_scorer(target, draft), arms, alpha, baseline_arm=baseline_arm)
+
+
+def audit_with(
+    scorer: Scorer, arms: Mapping[str, Rows], alpha: float, *, baseline_arm: str | None
+) -> dict[str, AuditReport]:
+    """The same over any source of logits."""
+    if not 0 < alpha < 1:
+        raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
+    row_sets = {arm: read_rows(rows, scorer) for arm, rows in arms.items()}
+    everything = [row for rows in row_sets.values() for row in rows.rows]
+    tolerance = measure_tolerance(scorer, everything)
+    judged: dict[str, Judgement] = {
+        arm: judge(scorer, rows, tolerance, alpha) for arm, rows in row_sets.items()
+    }
+    reports = {}
+    for arm, judgement in judged.items():
+        control = None if baseline_arm in (None, arm) else judged.get(str(baseline_arm))
+        reports[arm] = report_of(judgement, alpha, control)
+    return reports
+
+
+def _scorer(target: str | Path | LoadedModel, draft: Draft) -> ModelScorer:
+    loaded = load_model(target) if isinstance(target, str | Path) else target
+    spec = str(draft) if isinstance(draft, Path) else draft
+    return ModelScorer(loaded, draft_network(spec, loaded))

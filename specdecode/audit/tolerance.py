@@ -1,0 +1,76 @@
+"""How far the target's logits move when only the shape of the forward pass changes.
+
+Kernels add up in another order for one row than for many, so equal inputs give slightly different
+logits. A token that loses to the best one by less than that is a tie. The size is measured on the
+unmodified target, never chosen by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+
+from specdecode.audit.rows import AuditRow
+from specdecode.audit.scorer import Pair, Scorer, check_finite
+
+SAMPLE_ROWS = 8
+SAMPLE_TOKENS = 24
+# Only tokens near the top can trade places; the far tail moves more and decides nothing.
+_CONTENDERS = 16
+# The largest of a few hundred differences underestimates the largest of many thousand.
+MARGIN = 2.0
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A measured tie tolerance, in units of raw logits.
+
+    Attributes:
+        gap: largest difference between two logits of a row that is still a tie.
+        logit: largest change of a single logit, margin included (half of what moves a gap).
+        measured: largest change of a gap among the contenders seen in the sample.
+        positions: number of positions compared; 0 means nothing was measured and gap is 0.
+        margin: factor from `measured` to `gap`.
+    """
+
+    gap: float
+    logit: float
+    measured: float
+    positions: int
+    margin: float
+
+    def to_json(self) -> dict[str, float | int]:
+        """The fields as a JSON-safe mapping."""
+        return asdict(self)
+
+
+def measure_tolerance(
+    scorer: Scorer, rows: Sequence[AuditRow], *, margin: float = MARGIN
+) -> Tolerance:
+    """Compares one-token with many-token forward passes on prefixes spread over the rows.
+
+    A gap between two logits changes by the difference of their changes. The largest such
+    difference, over pairs of the row's top tokens and over all positions, times the margin, is the
+    tolerance.
+    """
+    pairs = _sample(rows)
+    worst, positions = 0.0, 0
+    for index, many in scorer.target(pairs):
+        prompt, output = pairs[index]
+        check_finite(many, f"tolerance sample {index}", "target")
+        single = scorer.one_by_one(prompt, output).to(many.device, torch.float64)
+        top = many.topk(min(_CONTENDERS, many.shape[-1]), dim=-1).indices
+        change = (many.to(torch.float64) - single).gather(-1, top)
+        worst = max(worst, float((change.amax(-1) - change.amin(-1)).max()))
+        positions += len(output)
+    gap = margin * worst
+    return Tolerance(gap, gap / 2, worst, positions, margin)
+
+
+def _sample(rows: Sequence[AuditRow]) -> list[Pair]:
+    usable = [row for row in rows if row.output]
+    count = min(SAMPLE_ROWS, len(usable))
+    chosen = [usable[i * len(usable) // count] for i in range(count)]
+    return [(row.prompt, row.output[:SAMPLE_TOKENS]) for row in chosen]

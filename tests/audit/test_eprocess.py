@@ -1,0 +1,154 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from specdecode.audit.eprocess import MAX_POINTS, STAKES, EProcess, log_growth, log_mixture
+from specdecode.errors import ConfigError
+from tests.audit.toys import (
+    argmax_of_target,
+    bet_table,
+    from_draft,
+    from_target,
+    greedy_draft_declared_as_softmax,
+    half_temperature,
+    log_evidence,
+    residual_is_target,
+    tables,
+    top_k,
+    walk,
+)
+
+ALPHA = 0.01
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_expected_evidence_under_the_target_is_exactly_one(seed, filtered):
+    """All sequences of 6 tokens over 4 ids, context-dependent laws, enumerated."""
+    target, draft = tables(vocab=4, noise=1.5, seed=seed)
+    p = (top_k(target, 2) if filtered else target).softmax(-1)
+    bets = bet_table(p, draft.softmax(-1))
+    expected = 0.0
+    for tokens in itertools.product(range(4), repeat=6):
+        path = np.array([0, *tokens])
+        probability = float(np.prod(p.numpy()[path[:-1], path[1:]]))
+        if probability:
+            wealth = log_growth(bets[path[:-1], path[1:]]).sum(0)
+            expected += probability * math.exp(log_mixture(wealth))
+
+    assert expected == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_correct_sampler_is_called_biased_in_at_most_alpha_of_400_runs():
+    target, draft = tables()
+    p, q = target.softmax(-1), draft.softmax(-1)
+    alpha = 0.05
+    tokens = walk(from_target(p, q), 400, 800, np.random.default_rng(7))
+    alarms = int((log_evidence(tokens, p, q).max(1) >= math.log(1 / alpha)).sum())
+
+    # P(more alarms than this | rate = alpha) < 0.001; looking after every token is allowed for.
+    assert alarms <= stats.binom.ppf(0.999, 400, alpha)
+
+
+@pytest.mark.parametrize(
+    ("fault", "within"),
+    [
+        (from_draft, 800),
+        (residual_is_target, 2500),
+        (argmax_of_target, 100),
+        (greedy_draft_declared_as_softmax, 500),
+        (half_temperature, 150),
+    ],
+)
+def test_a_planted_fault_is_found_in_every_run(fault, within):
+    target, draft = tables()
+    p, q = target.softmax(-1), draft.softmax(-1)
+    tokens = walk(fault(p, q), 20, within, np.random.default_rng(11))
+
+    assert (log_evidence(tokens, p, q).max(1) >= math.log(1 / ALPHA)).all()
+
+
+def test_argmax_under_temperature_one_is_found_without_knowing_the_draft():
+    p = tables()[0].softmax(-1)
+    tokens = walk(argmax_of_target(p, p), 20, 100, np.random.default_rng(3))
+
+    assert (log_evidence(tokens, p, None).max(1) >= math.log(1 / ALPHA)).all()
+
+
+bets_lists = st.lists(st.tuples(st.floats(-1, 2), st.floats(-1, 2)), min_size=1, max_size=40).map(
+    np.array
+)
+
+
+@given(bets_lists, st.integers(1, 40))
+def test_reading_in_pieces_equals_reading_at_once(bets, cut):
+    whole, pieces = EProcess(["a", "b"], ALPHA), EProcess(["a", "b"], ALPHA)
+    whole.update(bets)
+    pieces.update(bets[:cut])
+    pieces.update(bets[cut:])
+
+    assert pieces.log_e == pytest.approx(whole.log_e)
+    assert pieces.max_log_e == pytest.approx(whole.max_log_e)
+    assert pieces.crossed_at == whole.crossed_at
+    assert [p[0] for p in pieces.points] == [p[0] for p in whole.points]
+
+
+@given(bets_lists)
+def test_log_form_equals_the_product_form(bets):
+    process = EProcess(["a", "b"], ALPHA)
+    process.update(bets)
+    products = [np.prod(1 + stake * bets, axis=0) for stake in STAKES]
+
+    assert math.exp(process.log_e) == pytest.approx(float(np.mean(products)), rel=1e-9)
+
+
+def test_the_first_crossing_is_kept_when_the_evidence_falls_again():
+    process = EProcess(["a"], ALPHA)
+    first = process.update(np.full((60, 1), 1.0))
+    assert first is not None
+    assert process.crossed_at == first + 1
+    process.update(np.full((5000, 1), 0.0))
+    process.update(np.full((400, 1), -0.9))
+
+    assert process.crossed_at == first + 1
+    assert process.max_log_e >= process.threshold
+
+
+def test_the_curve_stays_small_and_ends_at_the_newest_token():
+    process = EProcess(["a"], ALPHA)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        process.update(rng.uniform(-0.5, 0.5, size=(333, 1)))
+
+    points = process.points
+    assert len(points) <= MAX_POINTS
+    assert points[-1] == (40 * 333, pytest.approx(process.log_e))
+    assert [tokens for tokens, _ in points] == sorted({tokens for tokens, _ in points})
+
+
+def test_no_tokens_are_no_evidence():
+    process = EProcess(["a"], ALPHA)
+    process.update(np.empty((0, 1)))
+
+    assert process.log_e == pytest.approx(0.0)
+    assert process.tokens_read == 0
+    assert process.crossed_at is None
+
+
+def test_malformed_bets_are_refused():
+    process = EProcess(["a"], ALPHA)
+    with pytest.raises(ConfigError, match="outside"):
+        process.update(np.array([[np.nan]]))
+    with pytest.raises(ConfigError, match="outside"):
+        process.update(np.array([[2.5]]))
+    with pytest.raises(ConfigError, match="shape"):
+        process.update(np.zeros((3, 2)))
+    with pytest.raises(ConfigError, match="alpha"):
+        EProcess(["a"], 1.0)
+    with pytest.raises(ConfigError, match="direction"):
+        EProcess([], 0.1)

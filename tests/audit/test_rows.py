@@ -1,0 +1,117 @@
+import json
+
+import pytest
+
+from specdecode.audit.rows import read_rows
+from specdecode.errors import DataValidationError
+from tests.audit.toys import ToyScorer, tables
+
+SAMPLED = {"name": "sampled", "temperature": 1.0}
+
+
+def vocabulary(eos=(0,)):
+    return ToyScorer(tables()[0], eos=eos)
+
+
+def row(**changes):
+    return {
+        "prompt_id": "chat-1",
+        "prompt_token_ids": [3, 4],
+        "output_token_ids": [5, 6],
+        "sampling": SAMPLED,
+        **changes,
+    }
+
+
+def test_sampling_may_be_a_mapping_or_its_json_text():
+    found = read_rows([row(), row(sampling=json.dumps(SAMPLED))], vocabulary()).rows
+
+    assert found[0].params == found[1].params
+    assert found[0].params.temperature == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt_token_ids": None}, r"row 1 \(chat-1\): prompt_token_ids is missing"),
+        ({"prompt_token_ids": []}, "no context"),
+        ({"output_token_ids": "5 6"}, "output_token_ids is missing"),
+        ({"output_token_ids": [5, 24]}, r"output_token_ids\[1\] is 24.*another tokenizer"),
+        ({"prompt_token_ids": [-1]}, r"prompt_token_ids\[0\] is -1"),
+        ({"sampling": None}, "sampling is missing"),
+        ({"sampling": "{"}, "not JSON"),
+        ({"sampling": {"temperature": 1.0, "typical_p": 0.9}}, r"unknown keys \['typical_p'\]"),
+        ({"sampling": {"temperature": -1.0}}, "temperature"),
+    ],
+)
+def test_a_malformed_row_is_named(changes, message):
+    with pytest.raises(DataValidationError, match=message):
+        read_rows([row(), row(**changes)], vocabulary())
+
+
+def test_a_row_without_the_output_field_is_malformed_and_not_an_error_row():
+    broken = row()
+    del broken["output_token_ids"]
+
+    with pytest.raises(DataValidationError, match="output_token_ids is missing"):
+        read_rows([broken], vocabulary())
+
+
+def test_failed_requests_are_counted_and_listed_but_not_judged():
+    found = read_rows(
+        [row(), row(error="timeout", output_token_ids=None), row(output_token_ids=None)],
+        vocabulary(),
+    )
+
+    assert found.total == 3
+    assert len(found.rows) == 1
+    assert [reason for _, reason in found.errors] == ["timeout", "no output was recorded"]
+
+
+def test_rows_are_read_in_recorded_order():
+    found = read_rows([row(order_index=2), row(order_index=0), row(order_index=1)], vocabulary())
+
+    assert [r.order_index for r in found.rows] == [0, 1, 2]
+    with pytest.raises(DataValidationError, match=r"row 0 .*order_index is missing"):
+        read_rows([row(), row(order_index=1)], vocabulary())
+
+
+def test_a_context_that_is_too_long_for_the_target_is_refused():
+    short = vocabulary()
+    short.max_context = 3
+
+    with pytest.raises(DataValidationError, match="context of 3"):
+        read_rows([row()], short)
+
+
+class TestEnds:
+    def test_a_recorded_end_token_stays(self):
+        found = read_rows([row(output_token_ids=[5, 0], finish_reason="stop")], vocabulary())
+
+        assert found.rows[0].output == [5, 0]
+
+    def test_an_unrecorded_end_token_is_restored(self):
+        found = read_rows([row(finish_reason="stop")], vocabulary())
+
+        assert found.rows[0].output == [5, 6, 0]
+
+    def test_a_cut_at_the_length_limit_needs_nothing(self):
+        found = read_rows([row(finish_reason="length")], vocabulary())
+
+        assert found.rows[0].output == [5, 6]
+
+    def test_with_several_end_tokens_an_unrecorded_one_cannot_be_guessed(self):
+        found = read_rows([row(finish_reason="stop")], vocabulary(eos=(0, 1)))
+
+        assert not found.rows
+        assert "record the end token" in found.unjudged[0][1]
+
+    def test_a_stop_string_must_still_be_in_the_tokens(self):
+        sampling = {**SAMPLED, "stop": ["fg"]}  # the toy decodes token 5 to "f", 6 to "g"
+        kept = read_rows([row(sampling=sampling, finish_reason="stop")], vocabulary())
+        cut = read_rows(
+            [row(sampling=sampling, finish_reason="stop", output_token_ids=[5])], vocabulary()
+        )
+
+        assert kept.rows[0].output == [5, 6]
+        assert "removed from the end" in cut.unjudged[0][1]
