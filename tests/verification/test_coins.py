@@ -13,7 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.verification import RULES, Coins
+from specdecode.verification.block import block_acceptance
 from specdecode.verification.exact import sequence_law
+from specdecode.verification.greedy_block import greedy_block_acceptance
+from specdecode.verification.token import token_acceptance
+from specdecode.verification.types import DraftBlock
 from tests.strategies import Inputs, inputs, inputs_from_seed, uniforms
 from tests.verification.reference import judge
 
@@ -124,6 +128,30 @@ def test_an_empty_residual_falls_back_to_the_target_row():
         assert outcome(RULES["token"](tokens, q, p, coins)) == [(0, token)]
 
 
+@pytest.mark.parametrize("acceptance", [block_acceptance, greedy_block_acceptance])
+def test_zero_over_zero_accepts(acceptance):
+    q = torch.tensor([[[0.5, 0.5], [0.25, 0.75]]])
+    p = torch.tensor([[[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]]])
+
+    plan = acceptance(DraftBlock(torch.tensor([[0, 1]]), q, p, torch.tensor([2])))
+
+    assert plan.probability.tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "acceptance", [token_acceptance, block_acceptance, greedy_block_acceptance]
+)
+def test_a_token_excluded_by_both_laws_never_passes_and_makes_no_nan(acceptance):
+    q = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
+    p = torch.tensor([[[0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]])
+
+    plan = acceptance(DraftBlock(torch.tensor([[0, 1]]), q, p, torch.tensor([2])))
+
+    assert plan.probability[0, 0] == 0
+    assert not plan.probability.isnan().any()
+    assert not plan.scale.isnan().any()
+
+
 GRID_LENGTHS = {
     ("token", 1): "2/3",
     ("token", 2): "10/9",
@@ -139,7 +167,7 @@ GRID_LENGTHS = {
 @pytest.mark.parametrize(("name", "gamma"), GRID_LENGTHS)
 def test_every_coin_of_a_grid_together_gives_the_exact_law(name, gamma):
     # On this toy each h is a multiple of 1/8, each CDF border one of 1/3, so a grid of
-    # 8 accept coins and 3 resample coins stands for the whole unit cube, with no help from the plan.
+    # 8 accept coins and 3 resample coins stands for the whole unit cube, without the plan's help.
     law, mean = grid_law(RULES[name], gamma)
     plain = sequence_law(lambda prefix: (Fraction(1, 3), Fraction(2, 3)), gamma + 1)
 
