@@ -1,0 +1,36 @@
+"""The prompts in this repository pass the checks that this repository demands of prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from pipelines.quality.settings import ValidateSettings
+from pipelines.quality.suite import validate
+from specdecode.workload import load_prompts
+from tests.workload.examples import compiled
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_shipped_prompts_pass_the_shipped_limits() -> None:
+    params = yaml.safe_load((ROOT / "params.yaml").read_text("utf-8"))
+    section = params["prompts"]
+    table = compiled(
+        load_prompts(ROOT / section["path"]),
+        context_tokens=8192,
+        split_seed=section["split_seed"],
+        order_seed=section["order_seed"],
+        near_duplicate_jaccard=section["near_duplicate_jaccard"],
+        near_duplicate_overlap=section["near_duplicate_overlap"],
+        checkable_categories=section["checkable_categories"],
+    )
+    # Lengths are counted in bytes here, so that the test needs no model; the rest is as shipped.
+    limits = ValidateSettings.from_params({**params["validate"], "max_prompt_tokens": 8000})
+
+    report = validate(table, limits)
+
+    assert report["status"] == "passed"
+    assert report["rows"] >= 240
+    assert all(entry["success"] for entry in report["expectations"])
