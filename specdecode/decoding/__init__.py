@@ -1,0 +1,18 @@
+"""Decoding: sampling parameters to laws, the five-stage loop, the engine around it."""
+
+from __future__ import annotations
+
+from specdecode.decoding.engine import Engine, StepEvent
+from specdecode.decoding.params import SamplingParams
+from specdecode.decoding.result import Acceptance, GenerationResult, Timing
+from specdecode.decoding.trace import StepTrace
+
+__all__ = [
+    "Acceptance",
+    "Engine",
+    "GenerationResult",
+    "SamplingParams",
+    "StepEvent",
+    "StepTrace",
+    "Timing",
+]

@@ -1,0 +1,51 @@
+"""Random numbers of one request: independent streams, keyed, never shared.
+
+A draw is fixed by (seed, prompt, purpose, index) through a counter-based generator (Philox). So a
+request's reply does not depend on its place in a batch, on its neighbours or on how many numbers
+others drew; and draft noise, acceptance and resampling can never be the same number, which would
+bias the output. Different prompts under one seed get independent streams.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Purpose(IntEnum):
+    """What a draw decides."""
+
+    DRAFT = 1  # which token the drafter proposes
+    ACCEPT = 2  # whether the verification rule keeps it
+    RESAMPLE = 3  # the token after the kept ones
+    TARGET = 4  # the target's own sample at an absolute position: plain decoding and "match"
+
+
+class CoinStream:
+    """Uniform draws in [0, 1), float64.
+
+    Args:
+        seed: of the request.
+        prompt: the prompt's token ids.
+    """
+
+    def __init__(self, seed: int, prompt: Sequence[int]) -> None:
+        digest = hashlib.sha256(np.asarray([seed, *prompt], dtype="<i8").tobytes()).digest()
+        self._key = np.frombuffer(digest[:16], dtype="<u8")
+
+    def draw(self, purpose: Purpose, index: int, count: int) -> NDArray[np.float64]:
+        """`count` draws for a purpose.
+
+        Args:
+            purpose: which stream.
+            index: the row's step, or for TARGET the absolute position. Never draw twice for one
+                (purpose, index): a coin that was seen must not decide again.
+            count: how many.
+        """
+        counter = np.array([0, index, purpose, 0], dtype=np.uint64)
+        bits = np.random.Philox(key=self._key, counter=counter)
+        return np.random.Generator(bits).random(count)

@@ -1,0 +1,198 @@
+"""The engine: a target, a drafter and a verification rule behind one call."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdecode.decoding.loop import Batch, decode
+from specdecode.decoding.params import SamplingParams
+from specdecode.decoding.prompts import Prompt, encode_prompt
+from specdecode.decoding.request import Request
+from specdecode.decoding.result import GenerationResult, finished
+from specdecode.drafting import Drafter, make_drafter
+from specdecode.errors import ConfigError
+from specdecode.models import LoadedModel, load_model
+from specdecode.verification import RULES
+
+MAX_SPECULATIVE_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """What one step added to a streamed reply.
+
+    Attributes:
+        token_ids: the new tokens; several at once when a draft was accepted.
+        result: the whole result, with the last event only.
+    """
+
+    token_ids: tuple[int, ...]
+    result: GenerationResult | None
+
+
+class Engine:
+    """Decodes prompts, speculatively or plainly. Make one with `Engine.load`.
+
+    Args:
+        target: the model whose distribution the output follows.
+        drafter: what proposes tokens; None decodes plainly.
+        verification: name of the rule.
+        num_speculative_tokens: most draft tokens a step (γ).
+    """
+
+    def __init__(
+        self,
+        target: LoadedModel,
+        drafter: Drafter | None,
+        verification: str,
+        num_speculative_tokens: int,
+    ) -> None:
+        self.target = target
+        self.drafter = drafter
+        self.verification = verification
+        self.num_speculative_tokens = num_speculative_tokens if drafter is not None else 0
+
+    @classmethod
+    def load(
+        cls,
+        target: str | Path | LoadedModel,
+        draft: str | None = None,
+        verification: str = "block",
+        num_speculative_tokens: int | str = 5,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> Engine:
+        """Load models and check that they fit together.
+
+        Args:
+            target: a model source (see `specdecode.models.source`), or a loaded model to share.
+            draft: a drafter spec (see `specdecode.drafting.registry`), or None for plain decoding.
+            verification: "token", "block" or "match".
+            num_speculative_tokens: draft tokens a step, 1 to 64.
+            device: "auto", "cpu" or "cuda[:index]"; ignored for a loaded target.
+            dtype: "auto", "bfloat16", "float16", "float32" or "float64"; likewise.
+
+        Raises:
+            ConfigError: an argument out of range.
+            ModelNotFoundError, ModelMismatchError: see `load_model` and `make_drafter`.
+        """
+        gamma = _check(verification, num_speculative_tokens)
+        model = target if isinstance(target, LoadedModel) else load_model(target, device, dtype)
+        drafter = None if draft is None else make_drafter(draft, model)
+        return cls(model, drafter, verification, gamma)
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        trace: bool = False,
+    ) -> list[GenerationResult]:
+        """Decode prompts together, each as if it were alone.
+
+        Args:
+            prompts: texts, token-id lists or chat-message lists, of any lengths.
+            params: for all, or one each; None for the defaults.
+            trace: keep what every step did.
+
+        Returns:
+            One result a prompt, in order.
+
+        Raises:
+            ConfigError, PromptTooLongError: before any compute, naming the prompt.
+            NumericalError: the model produced NaN or infinity.
+        """
+        requests = self._requests(prompts, params)
+        if not requests:
+            return []
+        for _ in decode(self._batch(list(requests), trace=trace)):
+            pass
+        return [self._result(r, trace=trace) for r in requests]
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, trace: bool = False
+    ) -> Iterator[StepEvent]:
+        """Decode one prompt and hand out tokens as they come; arguments as in `generate`."""
+        request = self._requests([prompt], params)[0]
+        for added in decode(self._batch([request], trace=trace)):
+            done = request.finish_reason is not None
+            result = self._result(request, trace=trace) if done else None
+            yield StepEvent(tuple(added[0][1]), result)
+
+    def _requests(
+        self,
+        prompts: Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+    ) -> list[Request]:
+        if isinstance(prompts, str):
+            raise ConfigError("prompts is one text: give a list of prompts")
+        if params is None or isinstance(params, SamplingParams):
+            each = [params or SamplingParams()] * len(prompts)
+        else:
+            each = list(params)
+        if len(each) != len(prompts):
+            raise ConfigError(f"{len(prompts)} prompts but {len(each)} sampling parameters")
+        return [
+            self._request(prompt, p, f"prompt {index}")
+            for index, (prompt, p) in enumerate(zip(prompts, each, strict=True))
+        ]
+
+    def _request(self, prompt: Prompt, params: SamplingParams, where: str) -> Request:
+        ids = encode_prompt(prompt, self.target, where)
+        if params.stop and self.target.tokenizer is None:
+            raise ConfigError(f"{where} has stop strings, but the target has no tokenizer")
+        outside = [i for i in params.logit_bias or {} if not 0 <= i < self.target.vocab_size]
+        if outside:
+            raise ConfigError(
+                f"{where}: logit_bias names token {outside[0]}, outside the vocabulary "
+                f"0..{self.target.vocab_size - 1}"
+            )
+        return Request(
+            prompt=ids,
+            params=params,
+            seed=secrets.randbits(63) if params.seed is None else params.seed,
+            eos_token_ids=self.target.eos_token_ids,
+            tokenizer=self.target.tokenizer,
+            limit=min(params.max_tokens, self.target.max_context - len(ids)),
+        )
+
+    def _batch(self, requests: list[Request], *, trace: bool) -> Batch:
+        plain = self.drafter is None
+        return Batch(
+            network=self.target.network,
+            drafter=self.drafter,
+            rule=RULES[self.verification],
+            requests=requests,
+            gamma=self.num_speculative_tokens,
+            by_position=plain or self.verification == "match",
+            trace=trace,
+            started=time.perf_counter(),
+        )
+
+    def _result(self, request: Request, *, trace: bool) -> GenerationResult:
+        return finished(request, self.num_speculative_tokens, trace=trace)
+
+
+def _check(verification: str, num_speculative_tokens: int | str) -> int:
+    if verification == "greedy-block":
+        raise ConfigError(
+            "verification 'greedy-block' is lossless only with a target that changes between "
+            "blocks, which this engine does not do yet: use 'block'"
+        )
+    if verification not in RULES:
+        raise ConfigError(f"unknown verification '{verification}': use token, block or match")
+    if isinstance(num_speculative_tokens, str) or isinstance(num_speculative_tokens, bool):
+        raise ConfigError(
+            f"num_speculative_tokens={num_speculative_tokens!r}: adaptive draft length is not "
+            f"available yet, give a number from 1 to {MAX_SPECULATIVE_TOKENS}"
+        )
+    if not 1 <= num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
+        raise ConfigError(
+            f"num_speculative_tokens={num_speculative_tokens}: "
+            f"give a number from 1 to {MAX_SPECULATIVE_TOKENS}"
+        )
+    return num_speculative_tokens

@@ -1,0 +1,260 @@
+"""The five-stage loop of speculative decoding, one function a stage.
+
+    1 draft      propose a block after the kept tokens           draft_block
+    2 score      the target rates every position in one pass     score_block
+    3 accept     keep the valid prefix                           ┐ verify_block: one rule decides
+    4 resample   draw what follows where verification failed     ┘ both, from the same two laws
+    5 continue   take the tokens over, start from their state    continue_from
+
+Plain autoregressive decoding is the same loop with nothing drafted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdecode.decoding.coins import Purpose
+from specdecode.decoding.laws import row_laws
+from specdecode.decoding.request import Request, StageSeconds
+from specdecode.decoding.trace import StepTrace
+from specdecode.drafting import Drafter, Proposal
+from specdecode.drafting.base import empty_proposal
+from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
+from specdecode.verification import Coins, Verification, VerificationRule
+from specdecode.verification.resampling import inverse_cdf
+
+PREFILL_CHUNK = 512
+
+
+@dataclass(eq=False)
+class Batch:
+    """Requests decoded together.
+
+    Attributes:
+        network: the target.
+        drafter: proposes blocks; None decodes plainly.
+        rule: decides which draft tokens are kept.
+        requests: those that have not finished, in cache row order.
+        gamma: most draft tokens a step.
+        by_position: draw the target's tokens from the coin of their absolute position, so that the
+            reply is the one plain decoding gives with the same seed (plain decoding and "match").
+        trace: keep every step.
+        started: clock reading at the call.
+    """
+
+    network: CausalNetwork
+    drafter: Drafter | None
+    rule: VerificationRule
+    requests: list[Request]
+    gamma: int
+    by_position: bool
+    trace: bool
+    started: float
+    step: int = 0
+    seconds: StageSeconds = field(default_factory=StageSeconds)
+    cache: KVCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        capacity = max(len(r.prompt) + r.limit for r in self.requests) + self.gamma + 1
+        if len(self.requests) > 1:  # rows of unequal length are padded to a chunk in the prefill
+            capacity += PREFILL_CHUNK
+        self.cache = KVCache(len(self.requests), capacity)
+        if self.drafter is not None:
+            self.drafter.begin(len(self.requests), capacity, self.cache)
+
+
+def decode(batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
+    """Decode until every request has finished.
+
+    Yields:
+        After each step, the tokens it added to each request still in the batch.
+    """
+    yield _first_tokens(batch)
+    while batch.requests:
+        batch.step += 1
+        clock = [_now(batch.network.device)]
+        proposal = draft_block(batch)
+        clock.append(_now(batch.network.device))
+        target_laws = score_block(batch, proposal)
+        clock.append(_now(batch.network.device))
+        coins = _coins(batch, proposal.lengths, proposal.tokens.shape[1])
+        outcome = verify_block(batch, proposal, target_laws, coins)
+        clock.append(_now(batch.network.device))
+        batch.seconds.draft += clock[1] - clock[0]
+        batch.seconds.verify += clock[3] - clock[1]
+        step = Step(proposal, target_laws, coins, outcome, tuple(np.diff(clock)))
+        yield continue_from(batch, step)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What stages 1 to 4 made of one step; seconds are (draft, score, verify)."""
+
+    proposal: Proposal
+    target_laws: Tensor
+    coins: Coins
+    outcome: Verification
+    seconds: tuple[float, ...]
+
+
+def draft_block(batch: Batch) -> Proposal:
+    """Stage 1: propose up to γ tokens a row, and no more than the reply can still take."""
+    requests = batch.requests
+    wanted = [min(batch.gamma, r.limit - len(r.output) - 1) for r in requests]
+    if batch.drafter is None or max(wanted) <= 0:
+        return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
+    noise = _draw(batch, Purpose.DRAFT, batch.gamma)
+
+    def sample(logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
+        laws = row_laws(logits[:, None], requests, drawn, index)[:, 0]
+        return inverse_cdf(laws.double(), noise[:, index]), laws
+
+    return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
+
+
+def score_block(batch: Batch, proposal: Proposal) -> Tensor:
+    """Stage 2: the target's laws `[B, G+1, V]` after 0..G draft tokens, in one pass.
+
+    The last kept token has not been processed yet; it goes in front of the draft.
+    """
+    last = torch.tensor([[r.tokens[-1]] for r in batch.requests], device=batch.network.device)
+    starts = [r.length - 1 for r in batch.requests]
+    logits = batch.network.forward(torch.cat([last, proposal.tokens], 1), starts, batch.cache)
+    return row_laws(logits, batch.requests, proposal.tokens, 0)
+
+
+def verify_block(
+    batch: Batch, proposal: Proposal, target_laws: Tensor, coins: Coins
+) -> Verification:
+    """Stages 3 and 4: how much of each block is kept, and the token that follows it."""
+    lengths = torch.tensor(proposal.lengths, device=target_laws.device)
+    return batch.rule(proposal.tokens, proposal.probs, target_laws, coins, lengths, validate=False)
+
+
+def continue_from(batch: Batch, step: Step) -> list[tuple[Request, list[int]]]:
+    """Stage 5: take over the tokens; finished requests leave the batch.
+
+    State needs no rolling back: slots beyond a row's new length are masked and written again.
+    """
+    moment = time.perf_counter() - batch.started
+    kept, following = step.outcome.num_accepted.tolist(), step.outcome.next_token.tolist()
+    drafts, width = step.proposal.tokens.tolist(), step.proposal.tokens.shape[1] + 1
+    added: list[tuple[Request, list[int]]] = []
+    for row, request in enumerate(batch.requests):
+        position = request.length
+        emitted = [*drafts[row][: kept[row]], following[row]]
+        taken = request.append(emitted)
+        request.count_step(min(kept[row], taken), step.proposal.lengths[row], width)
+        request.last_token_s = moment
+        if batch.trace:
+            request.trace.append(_trace(batch, step, row, position, emitted[:taken]))
+        added.append((request, emitted[:taken]))
+    _drop_finished(batch)
+    return added
+
+
+def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
+    """Process the prompts and draw the first token of each reply."""
+    laws = row_laws(_prefill(batch)[:, None], batch.requests, None, 0)[:, 0]
+    coins = _coins(batch, [0] * len(batch.requests), 0)
+    tokens = inverse_cdf(laws.double(), coins.resample).tolist()
+    moment = _now(batch.network.device) - batch.started
+    added: list[tuple[Request, list[int]]] = []
+    for request, token in zip(batch.requests, tokens, strict=True):
+        request.append([token])
+        request.first_token_s = request.last_token_s = moment
+        added.append((request, [token]))
+    _drop_finished(batch)
+    return added
+
+
+def _prefill(batch: Batch) -> Tensor:
+    """Process prompts in chunks (bounding the mask's memory); logits `[B, V]` after each one."""
+    prompts = [r.prompt for r in batch.requests]
+    starts = [0] * len(prompts)
+    final: list[Tensor | None] = [None] * len(prompts)
+    while any(logits is None for logits in final):
+        pieces = [p[s : s + PREFILL_CHUNK] for p, s in zip(prompts, starts, strict=True)]
+        width = max(len(piece) for piece in pieces)
+        padded = [piece + [0] * (width - len(piece)) for piece in pieces]
+        tokens = torch.tensor(padded, device=batch.network.device)
+        ends = [len(piece) - 1 for piece in pieces]
+        logits = batch.network.forward(tokens, starts, batch.cache, select=ends)
+        for row, piece in enumerate(pieces):
+            reached = starts[row] + len(piece)
+            if reached == len(prompts[row]) and final[row] is None:
+                final[row] = logits[row, 0]
+            # A row that is through repeats its last token until the longest row is, too.
+            starts[row] = min(reached, len(prompts[row]) - 1)
+    return torch.stack([logits for logits in final if logits is not None])
+
+
+def _coins(batch: Batch, lengths: list[int], width: int) -> Coins:
+    if not batch.by_position:
+        accept = _draw(batch, Purpose.ACCEPT, width)
+        return Coins(accept=accept, resample=_draw(batch, Purpose.RESAMPLE, 1)[:, 0])
+    rows = [
+        [r.coins.draw(Purpose.TARGET, r.length + i, 1)[0] for i in range(width + 1)]
+        for r in batch.requests
+    ]
+    resample = [row[length] for row, length in zip(rows, lengths, strict=True)]
+    device = batch.network.device
+    accept = torch.tensor([row[:width] for row in rows], dtype=torch.float64, device=device)
+    return Coins(
+        accept=accept.reshape(len(rows), width),
+        resample=torch.tensor(resample, dtype=torch.float64, device=device),
+    )
+
+
+def _draw(batch: Batch, purpose: Purpose, count: int) -> Tensor:
+    drawn = np.stack([r.coins.draw(purpose, batch.step, count) for r in batch.requests])
+    return torch.from_numpy(drawn).to(batch.network.device)
+
+
+def _drop_finished(batch: Batch) -> None:
+    rows = [i for i, r in enumerate(batch.requests) if r.finish_reason is None]
+    if len(rows) == len(batch.requests):
+        return
+    for request in batch.requests:
+        if request.finish_reason is not None:
+            request.seconds = StageSeconds(batch.seconds.draft, batch.seconds.verify)
+    batch.requests = [batch.requests[i] for i in rows]
+    if rows:
+        batch.cache.keep_rows(rows)
+        if batch.drafter is not None:
+            batch.drafter.keep_rows(rows)
+
+
+def _trace(batch: Batch, step: Step, row: int, position: int, emitted: list[int]) -> StepTrace:
+    proposal, length = step.proposal, step.proposal.lengths[row]
+    tokens = proposal.tokens[row, :length]
+    index = tokens[:, None]
+    draft_s, score_s, verify_s = step.seconds
+    return StepTrace(
+        step=batch.step,
+        position=position,
+        draft_tokens=tuple(tokens.tolist()),
+        draft_probs=tuple(proposal.probs[row, :length].gather(1, index)[:, 0].tolist()),
+        target_probs=tuple(step.target_laws[row, :length].gather(1, index)[:, 0].tolist()),
+        accept_coins=tuple(step.coins.accept[row, :length].tolist()),
+        resample_coin=float(step.coins.resample[row]),
+        num_accepted=int(step.outcome.num_accepted[row]),
+        emitted=tuple(emitted),
+        draft_s=draft_s,
+        score_s=score_s,
+        verify_s=verify_s,
+    )
+
+
+def _now(device: torch.device) -> float:
+    """Clock reading once the device has really done what was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,123 @@
+"""One request while it is decoded: its tokens, its coins, its counts, and where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from specdecode.decoding.coins import CoinStream
+from specdecode.decoding.params import SamplingParams
+from specdecode.decoding.trace import StepTrace
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass
+class StageSeconds:
+    """Seconds a batch spent drafting, and in target passes plus verification."""
+
+    draft: float = 0.0
+    verify: float = 0.0
+
+
+@dataclass(eq=False)
+class Request:
+    """State of one row of the batch.
+
+    Attributes:
+        prompt: token ids of the prompt.
+        params: its sampling parameters.
+        seed: the seed in force (drawn if the request gave none).
+        eos_token_ids: tokens that end it.
+        tokenizer: for text and stop strings; None if the model has none.
+        limit: most output tokens (max_tokens, or what the context window leaves).
+        output: token ids of the reply so far, a token that ended it included.
+        histogram: how many verify steps kept 0, 1, … draft tokens.
+        drafted: draft tokens proposed.
+        target_tokens: target rows computed after the prompt.
+        finish_reason: why it ended; None while it has not.
+        stopped_at: where in the decoded text a stop string begins.
+        first_token_s: seconds from the call to the first token.
+        last_token_s: seconds from the call to the newest token.
+        seconds: stage times of its batch until it ended.
+        trace: one entry per verify step, if asked for.
+    """
+
+    prompt: list[int]
+    params: SamplingParams
+    seed: int
+    eos_token_ids: frozenset[int]
+    tokenizer: Any
+    limit: int
+    output: list[int] = field(default_factory=list)
+    histogram: list[int] = field(default_factory=list)
+    drafted: int = 0
+    target_tokens: int = 0
+    finish_reason: FinishReason | None = None
+    stopped_at: int | None = None
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+    seconds: StageSeconds = field(default_factory=StageSeconds)
+    trace: list[StepTrace] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.coins = CoinStream(self.seed, self.prompt)
+
+    @property
+    def tokens(self) -> list[int]:
+        """Prompt and reply so far."""
+        return self.prompt + self.output
+
+    @property
+    def length(self) -> int:
+        """Number of tokens so far, prompt included."""
+        return len(self.prompt) + len(self.output)
+
+    @property
+    def steps(self) -> int:
+        """Verify steps so far; the token that the prompt's own pass yields is not one."""
+        return sum(self.histogram)
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens kept in the reply."""
+        return sum(count * kept for kept, count in enumerate(self.histogram))
+
+    def append(self, tokens: list[int]) -> int:
+        """Take over tokens until the reply ends; return how many were taken.
+
+        Token ids, text and counts are cut at the same place: at an end-of-reply token, at the token
+        that completes a stop string, or at the limit.
+        """
+        for taken, token in enumerate(tokens, start=1):
+            self.output.append(token)
+            if token in self.eos_token_ids and not self.params.ignore_eos:
+                self.finish_reason = "stop"
+            elif self.params.stop and self._hits_stop_string():
+                self.finish_reason = "stop"
+            elif len(self.output) >= self.limit:
+                self.finish_reason = "length"
+            if self.finish_reason is not None:
+                return taken
+        return len(tokens)
+
+    def count_step(self, kept: int, drafted: int, width: int) -> None:
+        """Record a verify step: draft tokens kept and proposed, target rows computed."""
+        self.histogram.extend([0] * (kept + 1 - len(self.histogram)))
+        self.histogram[kept] += 1
+        self.drafted += drafted
+        self.target_tokens += width
+
+    def text(self) -> str | None:
+        """The reply as text, without special tokens and stop strings; None without tokenizer."""
+        if self.tokenizer is None:
+            return None
+        decoded = str(self.tokenizer.decode(self.output, skip_special_tokens=True))
+        return decoded if self.stopped_at is None else decoded[: self.stopped_at]
+
+    def _hits_stop_string(self) -> bool:
+        """Look for stop strings in the whole text: one can straddle any number of tokens."""
+        decoded = str(self.tokenizer.decode(self.output, skip_special_tokens=True))
+        found = [at for s in self.params.stop if (at := decoded.find(s)) >= 0]
+        self.stopped_at = min(found, default=None)
+        return bool(found)

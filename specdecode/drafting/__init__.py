@@ -1,0 +1,8 @@
+"""Drafters propose tokens and state the law each was drawn from."""
+
+from __future__ import annotations
+
+from specdecode.drafting.base import Drafter, Proposal, Sampler
+from specdecode.drafting.registry import check_same_vocabulary, make_drafter
+
+__all__ = ["Drafter", "Proposal", "Sampler", "check_same_vocabulary", "make_drafter"]

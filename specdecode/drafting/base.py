@@ -1,0 +1,118 @@
+"""What a drafter is: something that proposes tokens and says how likely each was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specdecode.models.cache import KVCache
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """One draft block a row.
+
+    Attributes:
+        tokens: int64 `[B, G]`; beyond a row's length anything may stand.
+        probs: float32 `[B, G, V]`, the law each token was really drawn from, after temperature and
+            every filter. A drafter without randomness states a one-hot row.
+        lengths: real draft tokens per row, length B, 0..G.
+    """
+
+    tokens: Tensor
+    probs: Tensor
+    lengths: list[int]
+
+
+class Sampler(Protocol):
+    """Draws draft tokens; made by the decoding loop, which knows parameters and coins."""
+
+    def __call__(self, logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
+        """Draw the token at draft position `index` of every row.
+
+        Args:
+            logits: float32 `[B, V]` of the drafter.
+            drawn: int64 `[B, index]`, what was drafted before it in this block; None for nothing.
+            index: 0-based draft position.
+
+        Returns:
+            tokens int64 `[B]` and the law they were drawn from, float32 `[B, V]`.
+        """
+        ...
+
+
+class Drafter(Protocol):
+    """Proposes a block after each row's kept tokens."""
+
+    name: str
+
+    def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
+        """Start a batch; state of an earlier batch is dropped."""
+        ...
+
+    def propose(
+        self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
+    ) -> Proposal:
+        """Draft up to `wanted[b]` tokens after `contexts[b]`.
+
+        The number drafted may depend on the kept tokens alone: dropping a token after looking at
+        it, or at its probability, would bias the output.
+
+        Args:
+            contexts: every row's tokens so far, prompt included, the last one not yet processed by
+                the target.
+            wanted: most draft tokens useful per row; 0 for none.
+            sample: draws tokens from logits.
+        """
+        ...
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Forget finished rows; `rows` are the old indices of those that go on."""
+        ...
+
+
+def empty_proposal(batch: int, vocab_size: int, device: torch.device) -> Proposal:
+    """A proposal of nothing: the step becomes plain decoding."""
+    return Proposal(
+        tokens=torch.zeros(batch, 0, dtype=torch.int64, device=device),
+        probs=torch.zeros(batch, 0, vocab_size, device=device),
+        lengths=[0] * batch,
+    )
+
+
+def sample_block(
+    first_logits: Tensor, length: int, sample: Sampler, advance: Advance
+) -> tuple[Tensor, Tensor]:
+    """Draw `length` tokens one after the other, feeding each back through `advance`.
+
+    Args:
+        first_logits: float32 `[B, V]` after the context.
+        length: draft tokens G, at least 1.
+        sample: draws a token.
+        advance: runs the drafter on one more token.
+
+    Returns:
+        tokens `[B, G]` and laws `[B, G, V]`.
+    """
+    logits = first_logits
+    drawn: list[Tensor] = []
+    laws: list[Tensor] = []
+    for index in range(length):
+        token, law = sample(logits, torch.stack(drawn, 1) if drawn else None, index)
+        drawn.append(token)
+        laws.append(law)
+        if index + 1 < length:
+            logits = advance(token, index)
+    return torch.stack(drawn, 1), torch.stack(laws, 1)
+
+
+class Advance(Protocol):
+    """Runs a drafter one token further."""
+
+    def __call__(self, tokens: Tensor, index: int) -> Tensor:
+        """Process draft token `index` of every row (int64 `[B]`); return logits `[B, V]`."""
+        ...

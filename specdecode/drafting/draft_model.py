@@ -1,0 +1,105 @@
+"""A separate, smaller model with the target's tokenizer drafts, and keeps its own cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
+from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
+
+_PREFILL_CHUNK = 512
+
+
+class ModelDrafter:
+    """Drafts with an independent network.
+
+    Args:
+        name: the spec it came from.
+        network: the draft model's forward pass; its vocabulary is the target's.
+        max_context: positions the draft model was made for. A row that outgrows it is decoded
+            plainly from there on.
+    """
+
+    def __init__(self, name: str, network: CausalNetwork, max_context: int) -> None:
+        self.name = name
+        self._network = network
+        self._max_context = max_context
+        self._cache = KVCache(0, 0)
+        self._processed: list[list[int]] = []  # per row, the tokens whose state the cache holds
+
+    def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
+        """Start with an empty cache; see `Drafter.begin`."""
+        del target_cache
+        # Rows of unequal length are padded to the longest piece of a chunk while they catch up.
+        self._cache = KVCache(batch, capacity + (_PREFILL_CHUNK if batch > 1 else 0))
+        self._processed = [[] for _ in range(batch)]
+
+    def propose(
+        self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
+    ) -> Proposal:
+        """See `Drafter.propose`."""
+        network = self._network
+        fits = [
+            min(w, max(0, self._max_context - len(c)))
+            for w, c in zip(wanted, contexts, strict=True)
+        ]
+        length = max(fits)
+        if length == 0:
+            return empty_proposal(len(contexts), network.vocab_size, network.device)
+        # A row outside the draft's context window still occupies its place in the batch. It is fed
+        # its first tokens only, which touches no valid state, and its draft length is 0.
+        usable = [list(c) if f else list(c[:1]) for c, f in zip(contexts, fits, strict=True)]
+        logits = self._catch_up(usable)
+        starts = [len(tokens) for tokens in usable]
+
+        def advance(tokens: Tensor, index: int) -> Tensor:
+            return network.forward(tokens[:, None], [s + index for s in starts], self._cache)[:, 0]
+
+        tokens, laws = sample_block(logits, length, sample, advance)
+        drafted = tokens[:, :-1].tolist()
+        self._processed = [u + d for u, d in zip(usable, drafted, strict=True)]
+        return Proposal(tokens, laws, fits)
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """See `Drafter.keep_rows`."""
+        self._cache.keep_rows(rows)
+        self._processed = [self._processed[row] for row in rows]
+
+    def _catch_up(self, contexts: list[list[int]]) -> Tensor:
+        """Process what the cache lacks of each context; return logits `[B, V]` after its end.
+
+        After a fully accepted block the cache lacks the last draft token, after a rejection it
+        holds states of tokens that were not kept: both are found by comparing tokens.
+        """
+        common = [
+            _common_prefix(done, context)
+            for done, context in zip(self._processed, contexts, strict=True)
+        ]
+        starts = [min(n, len(c) - 1) for n, c in zip(common, contexts, strict=True)]
+        final: list[Tensor | None] = [None] * len(contexts)
+        while any(logits is None for logits in final):
+            pieces = [c[s : s + _PREFILL_CHUNK] for c, s in zip(contexts, starts, strict=True)]
+            width = max(len(piece) for piece in pieces)
+            padded = [piece + [0] * (width - len(piece)) for piece in pieces]
+            tokens = torch.tensor(padded, device=self._network.device)
+            ends = [len(piece) - 1 for piece in pieces]
+            logits = self._network.forward(tokens, starts, self._cache, select=ends)
+            for row, piece in enumerate(pieces):
+                reached = starts[row] + len(piece)
+                if reached == len(contexts[row]):
+                    final[row] = logits[row, 0]
+                # A row that is through repeats its last token until the longest row is, too.
+                starts[row] = min(reached, len(contexts[row]) - 1)
+        return torch.stack([logits for logits in final if logits is not None])
+
+
+def _common_prefix(done: list[int], context: list[int]) -> int:
+    """Length of the shared beginning; the two differ, if at all, within the last draft block."""
+    shared = min(len(done), len(context))
+    if done[:shared] == context[:shared]:
+        return shared
+    return next(i for i in range(shared) if done[i] != context[i])

@@ -1,0 +1,58 @@
+"""The target drafts for itself: with quantised weights, or with its first layers only.
+
+Such a drafter has the target's own key/value layout, so it reads the target's cache instead of
+keeping one. It never has to process the prompt, it sees exact states for every kept token, and it
+costs no cache memory. What it writes for its draft tokens lies in slots that the target's scoring
+pass overwrites in the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
+from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
+
+
+class SelfDrafter:
+    """Drafts with a cheaper network over the target's cache.
+
+    Args:
+        name: the spec it came from, such as "self-int4" or "early-exit:6".
+        network: same layer layout as the target (or its first layers).
+    """
+
+    def __init__(self, name: str, network: CausalNetwork) -> None:
+        self.name = name
+        self._network = network
+        self._cache = KVCache(0, 0)
+
+    def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
+        """Take the target's cache; see `Drafter.begin`."""
+        del batch, capacity  # the shared cache knows both
+        self._cache = target_cache
+
+    def propose(
+        self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
+    ) -> Proposal:
+        """See `Drafter.propose`. Rows that want fewer tokens are drafted along and cut."""
+        network, length = self._network, max(wanted)
+        if length == 0:
+            return empty_proposal(len(contexts), network.vocab_size, network.device)
+        starts = [len(context) - 1 for context in contexts]
+
+        def advance(tokens: Tensor, index: int) -> Tensor:
+            shifted = [start + index + 1 for start in starts]
+            return network.forward(tokens[:, None], shifted, self._cache)[:, 0]
+
+        last = torch.tensor([[context[-1]] for context in contexts], device=network.device)
+        first = network.forward(last, starts, self._cache)[:, 0]
+        tokens, laws = sample_block(first, length, sample, advance)
+        return Proposal(tokens, laws, list(wanted))
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Nothing to do: the target's cache, which drops the rows, is the only state."""

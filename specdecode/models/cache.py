@@ -1,0 +1,105 @@
+"""A key/value cache with one slot per position, so that rolling back costs nothing.
+
+Row b of the batch keeps the state of its token at position s in slot s. Tokens that verification
+rejects stay where they are, are masked because they lie beyond the row's length, and are
+overwritten when the position is decoded again. The caller keeps the lengths; nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdecode.errors import ConfigError
+
+
+class KVCache:
+    """Keys and values of every layer, `[B, S, heads, D]` each.
+
+    Args:
+        batch: rows B.
+        capacity: slots S a row has; positions at or beyond it are refused.
+    """
+
+    def __init__(self, batch: int, capacity: int) -> None:
+        self.batch, self.capacity = batch, capacity
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._slots: tuple[slice | Tensor, slice | Tensor] = (slice(None), slice(0, 0))
+        self._end = 0
+
+    def aim(self, starts: list[int], width: int, device: torch.device) -> Tensor | None:
+        """Choose where the next `write` of every layer goes.
+
+        Args:
+            starts: position of each row's first new token, length B.
+            width: new tokens T per row.
+            device: where the mask is needed.
+
+        Returns:
+            Boolean mask `[B, T, S']` of the slots each new token may look at (S' = slots in use),
+            or None where every new token may look at all of them.
+
+        Raises:
+            ConfigError: a position lies beyond the capacity.
+        """
+        self._end = max(starts) + width
+        if self._end > self.capacity:
+            raise ConfigError(
+                f"the cache has {self.capacity} slots, position {self._end - 1} does not fit: "
+                "shorten the prompt or max_tokens"
+            )
+        if len(set(starts)) == 1:  # one contiguous stretch: a plain slice is the fastest write
+            self._slots = (slice(None), slice(starts[0], self._end))
+            if width == 1:
+                return None
+        else:
+            rows = torch.arange(self.batch, device=device)[:, None]
+            first = torch.tensor(starts, device=device)[:, None]
+            self._slots = (rows, first + torch.arange(width, device=device))
+        position = torch.tensor(starts, device=device)[:, None] + torch.arange(width, device=device)
+        return torch.arange(self._end, device=device) <= position[:, :, None]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store a layer's new keys and values (`[B, T, heads, D]`); return all in use `[B, S', …]`."""
+        if layer not in self._layers:
+            self._layers[layer] = (self._empty(keys), self._empty(values))
+        stored_keys, stored_values = self._layers[layer]
+        stored_keys[self._slots] = keys
+        stored_values[self._slots] = values
+        return stored_keys[:, : self._end], stored_values[:, : self._end]
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Drop finished rows from the batch (the one operation that copies)."""
+        index = torch.tensor(rows)
+        self._layers = {
+            layer: (keys[index.to(keys.device)], values[index.to(values.device)])
+            for layer, (keys, values) in self._layers.items()
+        }
+        self.batch = len(rows)
+
+    def _empty(self, like: Tensor) -> Tensor:
+        # Zeros, not empty: a masked slot is multiplied by weight 0, and 0 * NaN is NaN.
+        shape = (self.batch, self.capacity, *like.shape[2:])
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+
+class TransformersCache:
+    """The face of a `KVCache` that transformers' attention modules write to."""
+
+    is_compileable = False
+
+    def __init__(self, cache: KVCache) -> None:
+        self._cache = cache
+
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Store `[B, heads, T, D]` and return all in use in the same layout."""
+        stored = self._cache.write(layer_idx, keys.transpose(1, 2), values.transpose(1, 2))
+        return stored[0].transpose(1, 2), stored[1].transpose(1, 2)
+
+    def get_seq_length(self, _layer_idx: int = 0) -> int:
+        """Slots in use before this forward; positions are passed explicitly, so 0 is safe."""
+        return 0

@@ -1,0 +1,157 @@
+"""Llama's forward pass with fused products, for the steps that decoding repeats.
+
+Same mathematics as `transformers.models.llama` (tested against it), fewer operators: query, key and
+value are one product, gate and up another, grouped heads share their keys without copying them, and
+the rotary tables are computed once. At one token a step, operator overhead is a third of the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+
+from specdecode.models.cache import KVCache
+from specdecode.models.linear import Linear, LinearFactory
+from specdecode.models.network import check_finite
+
+_FIXED_ROPE = ("default", "linear", "llama3")  # tables that don't change with the length seen
+
+
+def is_fusable(config: Any) -> bool:
+    """Whether this file covers a model of this transformers config."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    return bool(
+        config.model_type == "llama"
+        and config.hidden_act == "silu"
+        and not config.attention_bias
+        and not config.mlp_bias
+        and rope.get("rope_type", "default") in _FIXED_ROPE
+    )
+
+
+class LlamaNetwork:
+    """A `CausalNetwork` over the weights of a transformers LlamaForCausalLM.
+
+    Args:
+        module: the loaded model; its embedding and norms are shared, its products re-laid.
+        make_linear: how the decoder layers multiply (`fastest_exact`, `int4`, …).
+        make_head: how the output head multiplies.
+        layers: use only the first so many decoder layers (early exit); None for all.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        make_linear: LinearFactory,
+        make_head: LinearFactory,
+        layers: int | None = None,
+    ) -> None:
+        config = module.config
+        self.device: torch.device = module.device
+        self.vocab_size: int = config.vocab_size
+        self._head_dim = getattr(config, "head_dim", None) or (
+            config.hidden_size // config.num_attention_heads
+        )
+        self._kv_heads: int = config.num_key_value_heads
+        self._groups: int = config.num_attention_heads // config.num_key_value_heads
+        self._hidden: int = config.hidden_size
+        self._eps: float = config.rms_norm_eps
+        self._embedding: Tensor = module.model.embed_tokens.weight
+        self._rotary = module.model.rotary_emb
+        self._rope = (torch.empty(0), torch.empty(0))
+        self._norm: Tensor = module.model.norm.weight
+        self._head = make_head(module.lm_head.weight)
+        self._layers = [_Layer(layer, make_linear) for layer in module.model.layers[:layers]]
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        tokens: Tensor,
+        starts: list[int],
+        cache: KVCache,
+        select: list[int] | None = None,
+    ) -> Tensor:
+        """See `CausalNetwork.forward`."""
+        batch, width = tokens.shape
+        attend = cache.aim(starts, width, self.device)
+        mask = None if attend is None else self._additive(attend)
+        cos, sin = self._rope_rows(starts, width, cache.capacity)
+        x = self._embedding[tokens]
+        for index, layer in enumerate(self._layers):
+            normed = rms_norm(x, (self._hidden,), layer.input_norm, self._eps)
+            x = x + layer.output(self._attend(index, layer.qkv(normed), cos, sin, cache, mask))
+            normed = rms_norm(x, (self._hidden,), layer.mlp_norm, self._eps)
+            gate, up = layer.gate_up(normed).chunk(2, dim=-1)
+            x = x + layer.down(silu(gate) * up)
+        if select is not None:
+            x = x[torch.arange(batch, device=self.device), torch.tensor(select)][:, None]
+        logits = self._head(rms_norm(x, (self._hidden,), self._norm, self._eps)).float()
+        return check_finite(logits, "the model")
+
+    def _attend(
+        self,
+        index: int,
+        qkv: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        cache: KVCache,
+        mask: Tensor | None,
+    ) -> Tensor:
+        batch, width, _ = qkv.shape
+        kv, groups, dim = self._kv_heads, self._groups, self._head_dim
+        heads = qkv.view(batch, width, -1, dim)
+        rotating = heads[:, :, : kv * groups + kv]
+        # x·cos + rotate_half(x)·sin; the minus sign of rotate_half is already in `sin`.
+        rotated = torch.addcmul(rotating * cos, rotating.roll(dim // 2, dims=-1), sin)
+        keys, values = cache.write(
+            index, rotated[:, :, kv * groups :], heads[:, :, kv * groups + kv :]
+        )
+        # Heads of one group become extra rows of queries over their shared keys.
+        queries = rotated[:, :, : kv * groups].view(batch, width, kv, groups, dim)
+        queries = queries.permute(0, 2, 3, 1, 4).reshape(batch, kv, groups * width, dim)
+        mixed = scaled_dot_product_attention(
+            queries, keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask
+        )
+        mixed = mixed.view(batch, kv, groups, width, dim).permute(0, 3, 1, 2, 4)
+        return mixed.reshape(batch, width, -1)
+
+    def _additive(self, attend: Tensor) -> Tensor:
+        """Boolean `[B, T, S]` -> additive `[B, 1, groups·T, S]`, rows ordered as the queries are."""
+        mask = torch.zeros(attend.shape, dtype=self._embedding.dtype, device=self.device)
+        mask.masked_fill_(~attend, float("-inf"))
+        return mask.repeat(1, self._groups, 1)[:, None]
+
+    def _rope_rows(self, starts: list[int], width: int, capacity: int) -> tuple[Tensor, Tensor]:
+        """Rotary factors of the new positions, `[1 or B, T, 1, D]` each."""
+        if self._rope[0].shape[0] < capacity:
+            positions = torch.arange(capacity, device=self.device)[None]
+            cos, sin = self._rotary(self._embedding[:1], position_ids=positions)
+            half = self._head_dim // 2
+            signed = torch.cat([-sin[0, :, :half], sin[0, :, half:]], dim=-1)
+            self._rope = (cos[0], signed)
+        cos, sin = self._rope
+        if len(set(starts)) == 1:
+            rows = slice(starts[0], starts[0] + width)
+            return cos[rows][None, :, None], sin[rows][None, :, None]
+        index = torch.tensor(starts, device=self.device)[:, None] + torch.arange(
+            width, device=self.device
+        )
+        return cos[index][:, :, None], sin[index][:, :, None]
+
+
+class _Layer:
+    """One decoder layer's norms and products."""
+
+    def __init__(self, layer: Any, make_linear: LinearFactory) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.input_norm: Tensor = layer.input_layernorm.weight
+        self.mlp_norm: Tensor = layer.post_attention_layernorm.weight
+        self.qkv: Linear = make_linear(
+            torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+        )
+        self.output: Linear = make_linear(attention.o_proj.weight)
+        self.gate_up: Linear = make_linear(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
+        self.down: Linear = make_linear(mlp.down_proj.weight)
