@@ -151,7 +151,20 @@ def _audit_arm(slope: float) -> dict[str, Any]:
         "min_tokens": 2000,
         "first_evidence": None,
         "evidence": curve,
-        "greedy": {"exact": 58, "ties": 2, "failures": 0, "tie_tolerance": 0.125},
+        "reasons": ["3900 sampled tokens gave no evidence of bias"],
+        "greedy": {
+            "exact": 1910,
+            "ties": 2,
+            "failures": 0,
+            "tie_tolerance": 0.125,
+            "against_baseline": {
+                "pairs": 60,
+                "identical": 58,
+                "diverged_tie": 2,
+                "diverged_failure": 0,
+                "ends_differ": 0,
+            },
+        },
     }
 
 

@@ -8,6 +8,8 @@ from pipelines.report.inputs import Json, ReportInputs
 from pipelines.report.section import Badge, Section, Table
 from pipelines.report.theme import sort_arms
 
+_PAIRS = ("pairs", "identical", "diverged_tie", "diverged_failure", "ends_differ")
+
 
 def losslessness_section(inputs: ReportInputs) -> Section:
     """Evidence curve of every arm and the greedy comparison."""
@@ -42,12 +44,18 @@ def points(evidence: object) -> list[tuple[float, float]]:
     return pairs
 
 
+def _place(first: Json | None) -> str:
+    """Where evidence first sufficed."""
+    if first is None:
+        return "none"
+    return f"{first.get('row')}, token {first.get('position')} ({first.get('kind')})"
+
+
 def _sampled(audits: Json, arms: list[str], alpha: float | None) -> Table:
     limit = None if not alpha else 1.0 / alpha
     rows = []
     for arm in arms:
         found = audits[arm]
-        first = found.get("first_evidence")
         rows.append(
             [
                 arm,
@@ -56,12 +64,22 @@ def _sampled(audits: Json, arms: list[str], alpha: float | None) -> Table:
                 number(limit, 0),
                 number(found.get("tokens_read"), 0),
                 number(found.get("min_tokens"), 0),
-                "none" if first is None else str(first),
+                _place(found.get("first_evidence")),
+                "; ".join(str(reason) for reason in found.get("reasons") or ()),
             ]
         )
     return Table(
         "Audit by arm",
-        ("arm", "finding", "e-value", "limit", "tokens read", "tokens wanted", "first evidence"),
+        (
+            "arm",
+            "finding",
+            "e-value",
+            "limit",
+            "tokens read",
+            "tokens wanted",
+            "first evidence",
+            "reasons",
+        ),
         rows,
         numeric=range(2, 6),
         note="The chance that a lossless arm ever reaches the limit is at most one in the limit.",
@@ -76,20 +94,33 @@ def _greedy(audits: Json, arms: list[str]) -> Table:
     rows = []
     for arm in arms:
         greedy = audits[arm].get("greedy") or {}
+        pairs = greedy.get("against_baseline") or {}
         rows.append(
             [
                 arm,
                 *(number(greedy.get(key), 0) for key in ("exact", "ties", "failures")),
                 _tolerance(greedy.get("tie_tolerance")),
+                *(number(pairs.get(key), 0) for key in _PAIRS),
             ]
         )
     return Table(
-        "Greedy outputs against plain decoding",
-        ("arm", "equal", "first difference is a tie", "differ beyond ties", "tie tolerance"),
+        "Greedy outputs: tokens against the target's best, replies against plain decoding",
+        (
+            "arm",
+            "best tokens",
+            "ties",
+            "wrong tokens",
+            "tie tolerance",
+            "replies compared",
+            "equal",
+            "part at a tie",
+            "part at a wrong token",
+            "end elsewhere",
+        ),
         rows,
-        numeric=range(1, 5),
-        note="A tie is a first difference between two tokens whose logits lie closer than the "
-        "tolerance, which was measured on this machine.",
+        numeric=range(1, 10),
+        note="A tie is a token whose logit lies closer to the best one than the tolerance, which "
+        "was measured with this model on this machine. Plain decoding is not compared with itself.",
     )
 
 

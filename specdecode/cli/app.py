@@ -1,0 +1,27 @@
+"""The typer application: which command lives where."""
+
+from __future__ import annotations
+
+import typer
+
+from specdecode.cli.audit import audit_command
+from specdecode.cli.decide import decide_command
+from specdecode.cli.doctor import doctor_command
+from specdecode.cli.generate import generate_command
+from specdecode.cli.plan import plan_app
+from specdecode.cli.version import version_command
+
+app = typer.Typer(
+    name="specdecode",
+    help="Decide, with evidence, whether a speculative-decoding change may go live.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("generate")(generate_command)
+app.command("audit")(audit_command)
+app.command("decide")(decide_command)
+app.add_typer(plan_app, name="plan")
+app.command("doctor")(doctor_command)
+app.command("version")(version_command)

@@ -1,0 +1,115 @@
+"""`specdecode audit`."""
+# ruff: noqa: PLC0415 - torch loads only when rows are audited
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, stderr, stdout
+from specdecode.cli.documents import read_rows
+from specdecode.cli.exit_codes import BY_AUDIT_VERDICT, INCONCLUSIVE, NO_GO
+from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.cli.target import DEFAULT_TARGET, find_target
+from specdecode.errors import ConfigError, EvidenceError
+
+SCHEMA = "specdecode.audit/1"
+BASELINE_ARM = "plain"
+UNNAMED_ARM = "all"
+
+
+def audit_command(
+    rows: Annotated[Path, typer.Argument(help="Recorded outputs (.parquet or .jsonl).")],
+    *,
+    target: Annotated[
+        str, typer.Option(help="Target model: folder, .gguf file, hub:… or pypi:…")
+    ] = DEFAULT_TARGET,
+    draft: Annotated[str | None, typer.Option(help="Draft model, where it is known.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of calling a lossless engine biased.")
+    ] = 0.01,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option(help="auto, bfloat16 or float32: the precision the rows were made in.")
+    ] = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """Test whether recorded outputs follow the target's own distribution.
+
+    Rows need prompt_token_ids, output_token_ids and sampling; with an `arm` column every arm is
+    audited by itself. The JSON document is what `specdecode decide --audit` reads.
+
+    Exit codes: 0 every arm lossless, 10 an arm biased, 11 undecided, 2 wrong usage.
+    """
+    if not 0.0 < alpha < 1.0:
+        raise ConfigError(f"--alpha must lie strictly between 0 and 1, not {alpha}")
+    arms = _by_arm(read_rows(rows))
+    if not arms:
+        raise ConfigError(f"{rows}: holds no rows, so there is nothing to audit")
+
+    from specdecode.audit import audit_arms
+    from specdecode.models import load_model
+
+    no_progress_in_a_pipe()
+    with stderr().status("auditing"):
+        model = load_model(find_target(target), device, dtype)
+        found = audit_arms(arms, model, draft, alpha, baseline_arm=BASELINE_ARM)
+    reports = {arm: report.to_json() for arm, report in found.items()}
+    if as_json:
+        digest = _digest(rows)
+        emit_json({"schema": SCHEMA, "alpha": alpha, "rows_sha256": digest, "arms": reports})
+    else:
+        _show(reports)
+    raise typer.Exit(_exit_code(report["verdict"] for report in reports.values()))
+
+
+def _by_arm(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    arms: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        arms.setdefault(str(row.get("arm") or UNNAMED_ARM), []).append(row)
+    return arms
+
+
+def _digest(path: Path) -> str | None:
+    """Digest that binds the audit to full records; None for rows that are only outputs."""
+    from specdecode.measurement.digest import rows_sha256
+    from specdecode.measurement.records import read_records
+
+    try:
+        return rows_sha256(read_records(path))
+    except EvidenceError:
+        return None
+
+
+def _exit_code(verdicts: Iterable[str]) -> int:
+    """Biased beats undecided beats lossless; an unknown verdict counts as undecided."""
+    codes = {BY_AUDIT_VERDICT.get(verdict, INCONCLUSIVE) for verdict in verdicts}
+    if NO_GO in codes:
+        return NO_GO
+    return INCONCLUSIVE if INCONCLUSIVE in codes else 0
+
+
+def _show(reports: Mapping[str, Mapping[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("arm", "verdict", "e-value", "tokens read", "greedy exact", "ties", "failures"):
+        table.add_column(heading)
+    for arm, report in reports.items():
+        greedy = report.get("greedy") or {}
+        verdict = str(report["verdict"])
+        table.add_row(
+            escape(arm),
+            f"[{STATUS_STYLE.get(verdict, 'bold')}]{escape(verdict)}[/]",
+            number(report.get("e_value")),
+            str(report.get("tokens_read")),
+            *(str(greedy.get(key, "not measured")) for key in ("exact", "ties", "failures")),
+        )
+    console = stdout()
+    console.print(table)
+    for arm, report in reports.items():
+        for reason in report["reasons"]:
+            console.print(f"{escape(arm)}: {escape(str(reason))}")

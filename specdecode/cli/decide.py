@@ -1,0 +1,84 @@
+"""`specdecode decide`."""
+# ruff: noqa: PLC0415 - the plan and the statistics load only when a verdict is asked for
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, stdout
+from specdecode.cli.documents import read_json_object
+
+
+def decide_command(
+    plan: Annotated[Path, typer.Option("--plan", help="The plan, written before the run.")],
+    rows: Annotated[Path, typer.Option("--rows", help="Recorded rows (parquet).")],
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="Result of the audit (JSON).")
+    ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", help="Manifest the rows were measured under.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the verdict that a plan and recorded rows lead to.
+
+    Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID, 2 wrong usage.
+
+    Example: specdecode decide --plan plans/default.yaml --rows data/rows.parquet
+    --audit reports/audit.json
+    """
+    from specdecode.governance import decide, load_plan
+    from specdecode.measurement.records import read_parquet
+
+    verdict = decide(
+        load_plan(plan),
+        read_parquet(rows),
+        None if audit is None else read_json_object(audit),
+        None if manifest is None else read_json_object(manifest),
+    )
+    if as_json:
+        emit_json(verdict.to_json())
+    else:
+        _show(verdict.to_json())
+    raise typer.Exit(verdict.exit_code)
+
+
+def _show(verdict: Mapping[str, Any]) -> None:
+    console = stdout()
+    status = str(verdict["status"])
+    console.print(f"[{STATUS_STYLE.get(status, 'bold')}]{escape(status)}[/]")
+    for heading, key in (("Why", "reasons"), ("What would change it", "to_change")):
+        if verdict[key]:
+            console.print(f"\n{heading}:")
+            for text in verdict[key]:
+                console.print(f"  - {escape(str(text))}")
+    console.print()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("rule", "arm", "stratum", "estimate", "interval", "threshold", "n", "outcome"):
+        table.add_column(heading)
+    for rule in verdict["rules"]:
+        cells = [
+            str(rule["name"]),
+            str(rule.get("arm") or "-"),
+            str(rule.get("stratum") or "all"),
+            number(rule.get("estimate")),
+            _interval(rule.get("low"), rule.get("high")),
+            number(rule.get("threshold")),
+            str(rule.get("n")),
+            str(rule["outcome"]),
+        ]
+        table.add_row(*(escape(cell) for cell in cells))
+    console.print(table)
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return "-"
+    ends = ["" if end is None else number(end) for end in (low, high)]
+    return f"{ends[0]} .. {ends[1]}"

@@ -1,0 +1,140 @@
+"""`specdecode generate`."""
+# ruff: noqa: PLC0415 - torch loads only when something is decoded
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from specdecode.cli.comparison import compare_replies, describe_reply
+from specdecode.cli.console import JsonFlag, emit_json, number, stderr, stdout
+from specdecode.cli.live import Lane, decode_lanes, show_replies
+from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.cli.target import DEFAULT_TARGET, find_target
+from specdecode.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specdecode.decoding.prompts import Prompt
+    from specdecode.models import LoadedModel
+
+PLAIN, SPECULATIVE = "plain", "speculative"
+_NO_DRAFT = "none"
+_WARM_UP_TOKENS = 4
+_SAMPLING = "Sampling"
+
+
+def generate_command(
+    text: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
+    *,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Decode plainly as well, and show both.")
+    ] = False,
+    target: Annotated[
+        str, typer.Option(help="Target model: folder, .gguf file, hub:… or pypi:…")
+    ] = DEFAULT_TARGET,
+    draft: Annotated[
+        str,
+        typer.Option(help="self-int4, self-int8, early-exit:K, prompt-lookup, a model, or none."),
+    ] = "self-int4",
+    verification: Annotated[str, typer.Option(help="Verification rule: token or block.")] = "block",
+    num_speculative_tokens: Annotated[int, typer.Option(help="Draft tokens a step.")] = 4,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto",
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Continue the text as it is, without chat template.")
+    ] = False,
+    max_tokens: Annotated[int, typer.Option(rich_help_panel=_SAMPLING)] = 64,
+    temperature: Annotated[
+        float, typer.Option(help="0 decodes greedily.", rich_help_panel=_SAMPLING)
+    ] = 0.0,
+    top_p: Annotated[float, typer.Option(rich_help_panel=_SAMPLING)] = 1.0,
+    top_k: Annotated[int, typer.Option(help="0: all.", rich_help_panel=_SAMPLING)] = 0,
+    min_p: Annotated[float, typer.Option(rich_help_panel=_SAMPLING)] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(rich_help_panel=_SAMPLING)] = 1.0,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(help="Ends the reply; repeatable.", rich_help_panel=_SAMPLING),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Drawn when not given.", rich_help_panel=_SAMPLING)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Decode one prompt, speculatively; --compare shows plain decoding beside it.
+
+    Example: specdecode generate "Name three uses of a brick." --compare
+    """
+    from specdecode import Engine, SamplingParams
+    from specdecode.models import load_model
+
+    prompt_text = sys.stdin.read() if text == "-" else text
+    if not prompt_text.strip():
+        raise ConfigError("the prompt is empty; give a text, or - and a text on standard input")
+    if compare and draft == _NO_DRAFT:
+        raise ConfigError("--compare needs a draft to compare with; leave --draft out")
+    params = SamplingParams(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        stop=tuple(stop or ()),
+        seed=seed,
+    )
+    no_progress_in_a_pipe()
+    with stderr().status("loading"):
+        model = load_model(find_target(target), device, dtype)
+        lanes = [Lane(PLAIN, Engine.load(model))] if compare or draft == _NO_DRAFT else []
+        if draft != _NO_DRAFT:
+            speculative = Engine.load(model, draft, verification, num_speculative_tokens)
+            lanes.append(Lane(SPECULATIVE, speculative))
+        prompt = _prompt(prompt_text, model, raw=raw)
+        short = params.model_copy(update={"max_tokens": min(_WARM_UP_TOKENS, max_tokens)})
+        for lane in lanes:  # the first call packs weights, which is not decoding
+            lane.engine.generate([prompt], short)
+    results = decode_lanes(lanes, prompt, params, stderr())
+    replies = {name: describe_reply(result) for name, result in results.items()}
+    comparison = (
+        compare_replies(replies[PLAIN], replies[SPECULATIVE], greedy=params.is_greedy)
+        if compare
+        else None
+    )
+    if as_json:
+        emit_json(
+            {
+                "target": target,
+                "device": str(model.device),
+                "dtype": str(model.dtype).removeprefix("torch."),
+                "draft": None if draft == _NO_DRAFT else draft,
+                "verification": verification,
+                "num_speculative_tokens": num_speculative_tokens,
+                "sampling": params.model_dump(mode="json"),
+                "replies": replies,
+                "comparison": comparison,
+            }
+        )
+        return
+    _show(replies, comparison)
+
+
+def _prompt(text: str, model: LoadedModel, *, raw: bool) -> Prompt:
+    """The text as a chat message where the model knows chat, as it is otherwise."""
+    if raw or not getattr(model.tokenizer, "chat_template", None):
+        return text
+    return [{"role": "user", "content": text}]
+
+
+def _show(replies: dict[str, dict[str, Any]], comparison: dict[str, Any] | None) -> None:
+    console = stdout()
+    show_replies(replies, console)
+    if comparison is None:
+        return
+    console.print(Text(comparison["statement"]))
+    ratio = number(comparison["speed_ratio"], 2)
+    console.print(
+        Text(f"Speed: {ratio} times plain decoding, on this one prompt (`make evaluate` measures).")
+    )

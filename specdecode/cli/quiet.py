@@ -1,0 +1,15 @@
+"""Libraries that draw their own progress bars are told to do so on a terminal only."""
+# ruff: noqa: PLC0415 - called by commands that load a model anyway
+
+from __future__ import annotations
+
+import sys
+
+
+def no_progress_in_a_pipe() -> None:
+    """Turn off transformers' bars unless stderr is a terminal."""
+    if sys.stderr.isatty():
+        return
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()

@@ -1,0 +1,112 @@
+"""`specdecode audit`: recorded outputs in, findings out."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from specdecode import Engine, SamplingParams
+from specdecode.cli.audit import _exit_code
+from specdecode.models import load_model
+from tests.cli.conftest import WORDS
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_target, tmp_path_factory):
+    """Greedy outputs of plain and of self-speculative decoding, as JSON lines."""
+    model = load_model(str(tiny_target), "cpu", "float32")
+    params = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
+    prompts = [" ".join(WORDS[index : index + 3]) for index in range(6)]
+    lines = []
+    for arm, draft in (("plain", None), ("block", "early-exit:1")):
+        for index, result in enumerate(Engine.load(model, draft).generate(prompts, params)):
+            row = {
+                "prompt_id": f"p{index}",
+                "arm": arm,
+                "prompt_token_ids": list(result.prompt_token_ids),
+                "output_token_ids": list(result.token_ids),
+                "finish_reason": result.finish_reason,
+                "sampling": params.model_dump(mode="json"),
+            }
+            lines.append(json.dumps(row))
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def audit(specdecode, tiny_target):
+    def run(*arguments):
+        return specdecode("audit", *arguments, "--target", tiny_target, "--dtype", "float32")
+
+    return run
+
+
+def test_each_arm_is_audited_and_few_tokens_decide_nothing(audit, rows):
+    done = audit(rows, "--json")
+    assert set(done.document["arms"]) == {"plain", "block"}
+    assert done.document["arms"]["block"]["greedy"]["failures"] == 0
+    assert done.document["arms"]["block"]["verdict"] == "undecided"
+    assert done.code == 11
+    assert done.err == ""
+
+
+def test_outputs_of_another_model_are_called_biased(audit, rows, tmp_path):
+    tampered = tmp_path / "tampered.jsonl"
+    changed = []
+    for line in rows.read_text().splitlines():
+        row = json.loads(line)
+        if row["arm"] == "block":
+            row["output_token_ids"] = [token % 13 + 1 for token in row["output_token_ids"]]
+        changed.append(json.dumps(row))
+    tampered.write_text("\n".join(changed))
+    done = audit(tampered)
+    assert done.code == 10
+    assert "biased" in done.out
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("none.jsonl", None, "no such file"),
+        ("empty.jsonl", "\n", "no rows"),
+        ("broken.jsonl", '{"arm": "plain"}\n{oops', "line 2"),
+        ("list.jsonl", "[1]", "expected an object"),
+        ("bad.parquet", "not parquet", "parquet"),
+        ("sampling.jsonl", '{"sampling": "{"}', "sampling"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(audit, tmp_path, name, content, named):
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    done = audit(path)
+    assert done.code == 2
+    assert name in done.err
+    assert named in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("alpha", ["0", "1", "-3"])
+def test_an_impossible_alpha_is_refused_before_any_work(audit, rows, alpha):
+    done = audit(rows, "--alpha", alpha)
+    assert done.code == 2
+    assert "--alpha" in done.err
+
+
+def test_biased_beats_undecided_beats_lossless_and_unknown_never_passes():
+    assert _exit_code(["lossless", "lossless"]) == 0
+    assert _exit_code(["lossless", "undecided"]) == 11
+    assert _exit_code(["biased", "undecided"]) == 10
+    assert _exit_code(["lossless", "splendid"]) == 11
+
+
+def test_findings_with_brackets_are_printed_as_they_are(audit, rows, monkeypatch):
+    report = {"verdict": "lossless", "reasons": ["[bold]no[/bold]"], "greedy": None}
+    fake = SimpleNamespace(to_json=lambda: report)
+    monkeypatch.setattr("specdecode.audit.audit_arms", lambda *_, **__: {"[x]": fake})
+    done = audit(rows)
+    assert "[x]: [bold]no[/bold]" in done.out

@@ -1,0 +1,97 @@
+"""`specdecode decide`: the verdict as text, as JSON and as exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from specdecode.governance import Status, Verdict
+from specdecode.measurement.records import write_parquet
+from tests.pipelines import report_data
+
+PLAN = "plans/default.yaml"
+CODES = {"GO": 0, "NO_GO": 10, "INCONCLUSIVE": 11, "INVALID": 12}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.parquet"
+    write_parquet(report_data.records(prompts=4), path)
+    return path
+
+
+@pytest.fixture
+def fixed(monkeypatch):
+    """Make `decide` return a given status: its own tests are about what leads there."""
+
+    def put(status: str) -> None:
+        document = report_data.verdict(status)
+        document["schema_name"] = document.pop("schema")
+        verdict = Verdict.model_validate(document)
+        monkeypatch.setattr("specdecode.governance.decide", lambda *_: verdict)
+
+    return put
+
+
+@pytest.mark.parametrize(("status", "code"), CODES.items())
+def test_the_exit_code_carries_the_verdict(specdecode, rows, fixed, status, code):
+    fixed(status)
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows)
+    assert done.code == code
+    assert done.out.splitlines()[0] == status
+    assert "the audit found no deviation of block" in done.out
+    assert "What would change it" in done.out
+
+
+def test_every_status_has_an_exit_code_of_its_own():
+    assert {status.value for status in Status} == set(CODES)
+
+
+def test_json_is_the_verdict_and_nothing_else(specdecode, rows, fixed):
+    fixed("NO_GO")
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--json")
+    assert done.document["status"] == "NO_GO"
+    assert done.err == ""
+
+
+def test_real_rows_without_an_audit_never_lead_to_go(specdecode, rows):
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--json")
+    assert done.code == CODES["INVALID"]
+    assert done.document["status"] == "INVALID"
+
+
+def test_a_pipe_gets_plain_text(specdecode, rows):
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows)
+    assert "\x1b" not in done.out + done.err
+
+
+def test_rows_that_are_not_there_are_invalid_evidence(specdecode, tmp_path):
+    done = specdecode("decide", "--plan", PLAN, "--rows", tmp_path / "none.parquet")
+    assert done.code == CODES["INVALID"]
+    assert "none.parquet" in done.err
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]"])
+def test_an_audit_that_cannot_be_read_is_a_usage_error(specdecode, rows, tmp_path, content):
+    audit = tmp_path / "audit.json"
+    if content is not None:
+        audit.write_text(content)
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--audit", audit)
+    assert done.code == 2
+    assert "audit.json" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_leaving_out_the_plan_is_a_usage_error(specdecode, rows):
+    done = specdecode("decide", "--rows", rows)
+    assert done.code == 2
+    assert "--plan" in done.err
+
+
+def test_an_audit_and_manifest_of_other_inputs_are_refused(specdecode, rows, tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"manifest_sha256": "00" * 32}))
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--manifest", manifest, "--json")
+    assert done.document["status"] == "INVALID"
+    assert "manifest" in " ".join(done.document["reasons"])
