@@ -1,17 +1,17 @@
 """Every error this package raises on purpose.
 
     SpecdecodeError
-    ├── UserError                    the caller can fix it; printed without a stack trace, exit code 2
-    │   ├── ConfigError              a setting, plan or argument is wrong          (also ValueError)
-    │   ├── ModelNotFoundError       a model source leads nowhere                  (also FileNotFoundError)
-    │   ├── ModelMismatchError       target and draft cannot work together         (also ValueError)
-    │   ├── PromptTooLongError       a prompt leaves no room in the context window (also ValueError)
-    │   ├── PromptFileError          a prompt file is malformed: file, line, field (also ValueError)
-    │   ├── DataValidationError      the data failed its checks; names the rows    (also ValueError)
-    │   └── MissingPrerequisiteError a package, file or service is not there
-    ├── EvidenceError                evidence is incomplete, inconsistent or was changed
-    └── EngineError                  decoding itself failed
-        └── NumericalError           NaN or infinite logits; names the row
+    ├── UserError                  the caller can fix it: plain message, exit code 2
+    │   ├── ConfigError            a setting, plan or argument is wrong    (also ValueError)
+    │   ├── ModelNotFoundError     a model source leads nowhere      (also FileNotFoundError)
+    │   ├── ModelMismatchError     target and draft do not go together     (also ValueError)
+    │   ├── PromptTooLongError     no room for a reply in the context      (also ValueError)
+    │   ├── PromptFileError        malformed prompts: file, line, field    (also ValueError)
+    │   ├── DataValidationError    the data failed its checks; names rows  (also ValueError)
+    │   └── MissingPrerequisiteError   a package, file or service is not there
+    ├── EvidenceError              evidence is incomplete, inconsistent or was changed
+    └── EngineError                decoding itself failed
+        └── NumericalError         NaN or infinite logits; names the row
 
 The built-in bases keep `except ValueError` in older callers working.
 """

@@ -1,5 +1,5 @@
 """`specdecode audit`."""
-# ruff: noqa: PLC0415 - torch loads only when rows are audited
+
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What `specdecode doctor` looks at, and how to get what it does not find."""
-# ruff: noqa: PLC0415 - torch takes seconds to import and is loaded only for its own check
+
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`specdecode decide`."""
-# ruff: noqa: PLC0415 - the plan and the statistics load only when a verdict is asked for
+
 
 from __future__ import annotations
 

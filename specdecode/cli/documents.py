@@ -1,5 +1,5 @@
 """Reading the files a command is given, with messages that name file and line."""
-# ruff: noqa: PLC0415 - pyarrow loads only when a table is read
+
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """`specdecode generate`."""
-# ruff: noqa: PLC0415 - torch loads only when something is decoded
 
 from __future__ import annotations
 
@@ -90,7 +89,12 @@ def generate_command(
         model = load_model(find_target(target), device, dtype)
         lanes = [Lane(PLAIN, Engine.load(model))] if compare or draft == _NO_DRAFT else []
         if draft != _NO_DRAFT:
-            speculative = Engine.load(model, draft, verification, num_speculative_tokens)
+            speculative = Engine.load(
+                model,
+                draft,
+                verification=verification,
+                num_speculative_tokens=num_speculative_tokens,
+            )
             lanes.append(Lane(SPECULATIVE, speculative))
         prompt = _prompt(prompt_text, model, raw=raw)
         short = params.model_copy(update={"max_tokens": min(_WARM_UP_TOKENS, max_tokens)})

@@ -1,5 +1,5 @@
 """`specdecode plan …`."""
-# ruff: noqa: PLC0415 - pydantic and yaml load only when a plan is read
+
 
 from __future__ import annotations
 

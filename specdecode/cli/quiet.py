@@ -1,5 +1,5 @@
 """Libraries that draw their own progress bars are told to do so on a terminal only."""
-# ruff: noqa: PLC0415 - called by commands that load a model anyway
+
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ class Engine:
         cls,
         target: str | Path | LoadedModel,
         draft: str | None = None,
+        *,
         verification: str = "block",
         num_speculative_tokens: int | str = 5,
         device: str = "auto",
@@ -185,7 +186,7 @@ def _check(verification: str, num_speculative_tokens: int | str) -> int:
         )
     if verification not in RULES:
         raise ConfigError(f"unknown verification '{verification}': use token, block or match")
-    if isinstance(num_speculative_tokens, str) or isinstance(num_speculative_tokens, bool):
+    if isinstance(num_speculative_tokens, str | bool):
         raise ConfigError(
             f"num_speculative_tokens={num_speculative_tokens!r}: adaptive draft length is not "
             f"available yet, give a number from 1 to {MAX_SPECULATIVE_TOKENS}"

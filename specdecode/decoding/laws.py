@@ -44,9 +44,8 @@ def row_laws(
 def _same_law(one: Request, other: Request) -> bool:
     """Whether two requests shape the target's law alike (seed and length limits do not)."""
     a, b = one.params, other.params
-    return (
-        a is b
-        or all(
+    return a is b or (
+        all(
             getattr(a, name) == getattr(b, name)
             for name in ("temperature", "top_k", "top_p", "min_p", "logit_bias")
         )

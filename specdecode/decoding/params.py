@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -60,7 +61,7 @@ class SamplingParams(BaseModel):
     )
     @classmethod
     def _finite(cls, value: float) -> float:
-        if value != value or abs(value) == float("inf"):
+        if not math.isfinite(value):
             raise ValueError("must be a finite number")
         return value
 

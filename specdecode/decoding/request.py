@@ -91,9 +91,7 @@ class Request:
         """
         for taken, token in enumerate(tokens, start=1):
             self.output.append(token)
-            if token in self.eos_token_ids and not self.params.ignore_eos:
-                self.finish_reason = "stop"
-            elif self.params.stop and self._hits_stop_string():
+            if self._ends_with(token):
                 self.finish_reason = "stop"
             elif len(self.output) >= self.limit:
                 self.finish_reason = "length"
@@ -114,6 +112,10 @@ class Request:
             return None
         decoded = str(self.tokenizer.decode(self.output, skip_special_tokens=True))
         return decoded if self.stopped_at is None else decoded[: self.stopped_at]
+
+    def _ends_with(self, token: int) -> bool:
+        ends = token in self.eos_token_ids and not self.params.ignore_eos
+        return ends or (bool(self.params.stop) and self._hits_stop_string())
 
     def _hits_stop_string(self) -> bool:
         """Look for stop strings in the whole text: one can straddle any number of tokens."""

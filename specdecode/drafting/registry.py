@@ -5,7 +5,7 @@
 | `self-int4`, `self-int8` | the target with quantised weights, over the target's own cache |
 | `early-exit:K`           | the target's first K layers, its norm and its head |
 | `prompt-lookup`          | copies from prompt and output; no model |
-| anything else            | a model source (`specdecode.models.source`) with the target's tokenizer |
+| anything else            | a model source (`specdecode.models.source`), target's tokenizer |
 """
 
 from __future__ import annotations

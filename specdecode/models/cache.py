@@ -62,7 +62,7 @@ class KVCache:
         return torch.arange(self._end, device=device) <= position[:, :, None]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store a layer's new keys and values (`[B, T, heads, D]`); return all in use `[B, S', …]`."""
+        """Store a layer's new keys and values `[B, T, heads, D]`; return those of all S' slots."""
         if layer not in self._layers:
             self._layers[layer] = (self._empty(keys), self._empty(values))
         stored_keys, stored_values = self._layers[layer]

@@ -49,8 +49,8 @@ def _convert_gguf(source: Source, out: Path, dtype: torch.dtype) -> None:
         loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
     except (OSError, ValueError, KeyError) as error:
         raise ModelNotFoundError(
-            f"cannot read '{source.path}' as a GGUF model: {error}; the file may be cut off, or its "
-            "architecture unknown to this transformers version"
+            f"cannot read '{source.path}' as a GGUF model: {error}; the file may be cut off, or "
+            "its architecture unknown to this transformers version"
         ) from error
     # transformers refuses to save what it loaded from GGUF while the quantisation note is there,
     # so the same weights go into a model built from a config without it.

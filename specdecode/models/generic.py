@@ -61,7 +61,6 @@ class TransformersNetwork:
         self.device: torch.device = module.device
         self.vocab_size: int = module.config.vocab_size
 
-    @torch.inference_mode()
     def forward(
         self,
         tokens: Tensor,
@@ -70,26 +69,29 @@ class TransformersNetwork:
         select: list[int] | None = None,
     ) -> Tensor:
         """See `CausalNetwork.forward`."""
-        batch, width = tokens.shape
-        attend = cache.aim(starts, width, self.device)
-        if attend is None:
-            attend = torch.ones(batch, 1, starts[0] + 1, dtype=torch.bool, device=self.device)
-        offsets = torch.arange(width, device=self.device)
-        positions = torch.tensor(starts, device=self.device)[:, None] + offsets
-        output = self._module(
-            input_ids=tokens,
-            attention_mask=attend[:, None],
-            position_ids=positions,
-            cache=TransformersCache(cache),
-            use_cache=True,
-        )
-        logits: Tensor = output.logits
-        if select is not None:
-            logits = logits[torch.arange(batch, device=self.device), torch.tensor(select)][:, None]
-        return check_finite(logits.float(), "the model")
+        with torch.inference_mode():
+            batch, width = tokens.shape
+            attend = cache.aim(starts, width, self.device)
+            if attend is None:
+                attend = torch.ones(batch, 1, starts[0] + 1, dtype=torch.bool, device=self.device)
+            offsets = torch.arange(width, device=self.device)
+            positions = torch.tensor(starts, device=self.device)[:, None] + offsets
+            output = self._module(
+                input_ids=tokens,
+                attention_mask=attend[:, None],
+                position_ids=positions,
+                cache=TransformersCache(cache),
+                use_cache=True,
+            )
+            logits: Tensor = output.logits
+            if select is not None:
+                logits = logits[torch.arange(batch, device=self.device), torch.tensor(select)][
+                    :, None
+                ]
+            return check_finite(logits.float(), "the model")
 
 
-class _Replaced(nn.Module):
+class _Replaced(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """A linear layer whose product was swapped for another implementation."""
 
     def __init__(self, layer: nn.Linear, make: LinearFactory) -> None:

@@ -66,7 +66,6 @@ class LlamaNetwork:
         self._head = make_head(module.lm_head.weight)
         self._layers = [_Layer(layer, make_linear) for layer in module.model.layers[:layers]]
 
-    @torch.inference_mode()
     def forward(
         self,
         tokens: Tensor,
@@ -75,24 +74,30 @@ class LlamaNetwork:
         select: list[int] | None = None,
     ) -> Tensor:
         """See `CausalNetwork.forward`."""
-        batch, width = tokens.shape
-        attend = cache.aim(starts, width, self.device)
-        mask = None if attend is None else self._additive(attend)
-        cos, sin = self._rope_rows(starts, width, cache.capacity)
-        x = self._embedding[tokens]
-        for index, layer in enumerate(self._layers):
-            normed = rms_norm(x, (self._hidden,), layer.input_norm, self._eps)
-            x = x + layer.output(self._attend(index, layer.qkv(normed), cos, sin, cache, mask))
-            normed = rms_norm(x, (self._hidden,), layer.mlp_norm, self._eps)
-            gate, up = layer.gate_up(normed).chunk(2, dim=-1)
-            x = x + layer.down(silu(gate) * up)
-        if select is not None:
-            x = x[torch.arange(batch, device=self.device), torch.tensor(select)][:, None]
-        logits = self._head(rms_norm(x, (self._hidden,), self._norm, self._eps)).float()
-        return check_finite(logits, "the model")
+        with torch.inference_mode():
+            batch, width = tokens.shape
+            attend = cache.aim(starts, width, self.device)
+            mask = None if attend is None else self._additive(attend)
+            cos, sin = self._rope_rows(starts, width, cache.capacity)
+            x = self._embedding[tokens]
+            for index, layer in enumerate(self._layers):
+                normed = rms_norm(x, (self._hidden,), layer.input_norm, self._eps)
+                x = x + layer.output(
+                    self._attend(
+                        index=index, qkv=layer.qkv(normed), cos=cos, sin=sin, cache=cache, mask=mask
+                    )
+                )
+                normed = rms_norm(x, (self._hidden,), layer.mlp_norm, self._eps)
+                gate, up = layer.gate_up(normed).chunk(2, dim=-1)
+                x = x + layer.down(silu(gate) * up)
+            if select is not None:
+                x = x[torch.arange(batch, device=self.device), torch.tensor(select)][:, None]
+            logits = self._head(rms_norm(x, (self._hidden,), self._norm, self._eps)).float()
+            return check_finite(logits, "the model")
 
     def _attend(
         self,
+        *,
         index: int,
         qkv: Tensor,
         cos: Tensor,
@@ -119,7 +124,7 @@ class LlamaNetwork:
         return mixed.reshape(batch, width, -1)
 
     def _additive(self, attend: Tensor) -> Tensor:
-        """Boolean `[B, T, S]` -> additive `[B, 1, groups·T, S]`, rows ordered as the queries are."""
+        """Boolean `[B, T, S]` -> additive `[B, 1, groups·T, S]`, in the order of the queries."""
         mask = torch.zeros(attend.shape, dtype=self._embedding.dtype, device=self.device)
         mask.masked_fill_(~attend, float("-inf"))
         return mask.repeat(1, self._groups, 1)[:, None]

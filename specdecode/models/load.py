@@ -104,10 +104,10 @@ def load_model(spec: str | Path, device: str = "auto", dtype: str = "auto") -> L
         module = AutoModelForCausalLM.from_pretrained(
             folder, dtype=precision, attn_implementation="sdpa", local_files_only=True
         )
-    except Exception as error:  # noqa: BLE001 - transformers raises dozens of types for one fact
+    except Exception as error:  # transformers raises dozens of types for one fact
         raise ModelNotFoundError(
-            f"cannot load the model in '{folder}': {error}; compare its files with the fingerprint, "
-            "or fetch it again"
+            f"cannot load the model in '{folder}': {error}; compare its files with the "
+            "fingerprint, or fetch it again"
         ) from error
     module = module.to(where).eval().requires_grad_(requires_grad=False)
     tokenizer = _load_tokenizer(folder)
@@ -133,8 +133,8 @@ def pick_device(name: str) -> torch.device:
         raise ConfigError(f"unknown device '{name}': use auto, cpu or cuda[:index]") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            f"device '{name}' was asked for, but this torch sees no CUDA device: use device='auto', "
-            "or check `nvidia-smi` and the torch build with `specdecode doctor`"
+            f"device '{name}' was asked for, but this torch sees no CUDA device: use "
+            "device='auto', or check `nvidia-smi` and the torch build with `specdecode doctor`"
         )
     return device
 

@@ -40,7 +40,7 @@ class CausalNetwork(Protocol):
 
 
 def check_finite(logits: Tensor, what: str) -> Tensor:
-    """Return `logits` `[B, T, V]`, or raise NumericalError naming the first bad row and position."""
+    """Return `logits` `[B, T, V]`; raise NumericalError naming the first bad row and position."""
     finite = torch.isfinite(logits.sum(dim=-1))  # one NaN or infinity spoils its row's sum
     if not bool(finite.all()):
         row, position = (int(i) for i in torch.nonzero(~finite)[0])

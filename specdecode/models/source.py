@@ -110,8 +110,8 @@ def _hub_snapshot(name: str) -> Path:
     repo, _, revision = name.partition("@")
     if not revision:
         raise ConfigError(
-            f"hub:{name} has no revision: write hub:{name}@<commit or tag>, because a moving branch "
-            "cannot be re-verified later"
+            f"hub:{name} has no revision: write hub:{name}@<commit or tag>, because a moving "
+            "branch cannot be re-verified later"
         )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

@@ -66,10 +66,10 @@ class ChatTokenizer(Protocol):
     def chat_template(self) -> object:
         """The template, or None for a base model."""
 
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:  # noqa: ANN401 - theirs
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
         """Render messages to text."""
 
-    def __call__(self, text: str, **options: Any) -> Any:  # noqa: ANN401 - theirs
+    def __call__(self, text: str, **options: Any) -> Any:
         """Encode text."""
 
 
@@ -95,7 +95,7 @@ def load_tokenizer(model_folder: Path | str) -> ContextTokenizer:
             f"{folder}: no readable config.json with max_position_embeddings ({error!r}); "
             "make the target model first"
         ) from error
-    from transformers import AutoTokenizer  # noqa: PLC0415 - seconds to import, needed only here
+    from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)

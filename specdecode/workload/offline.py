@@ -231,7 +231,7 @@ _OBSERVED = (
 )
 
 
-def _observed(result: Any) -> dict[str, Any]:  # noqa: ANN401 - any engine's result
+def _observed(result: Any) -> dict[str, Any]:
     """The part of a result that is evidence; an engine that does not tell leaves null."""
     timing, acceptance = result.timing, result.acceptance
     histogram = getattr(acceptance, "histogram", None)
