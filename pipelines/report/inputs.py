@@ -151,12 +151,5 @@ def _mapping(document: object, path: Path) -> Json:
 def _checkers(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    columns = pq.read_table(path, columns=["prompt_id", "checker"]).to_pylist()
-    kinds: dict[str, str] = {}
-    for row in columns:
-        checker = row["checker"]
-        if isinstance(checker, str):
-            checker = json.loads(checker)
-        if isinstance(checker, dict) and checker.get("type"):
-            kinds[row["prompt_id"]] = str(checker["type"])
-    return kinds
+    rows = pq.read_table(path, columns=["prompt_id", "checker_type"]).to_pylist()
+    return {row["prompt_id"]: row["checker_type"] for row in rows if row["checker_type"]}

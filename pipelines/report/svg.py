@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -19,7 +20,7 @@ from pipelines.report.theme import PAGE, PRINT, Theme, css_variables
 Draw = Callable[[Theme], Figure]
 _LONGEST_LABEL = 22
 
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "specdecode",
     "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
     "text.parse_math": False,  # a dollar sign in a label is a dollar sign
