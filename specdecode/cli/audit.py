@@ -1,6 +1,5 @@
 """`specdecode audit`."""
 
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,5 @@
 """What `specdecode doctor` looks at, and how to get what it does not find."""
 
-
 from __future__ import annotations
 
 import os

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +33,11 @@ def describe_reply(result: GenerationResult) -> dict[str, Any]:
 
 
 def compare_replies(
-    plain: Mapping[str, Any], speculative: Mapping[str, Any], *, greedy: bool
+    plain: Mapping[str, Any],
+    speculative: Mapping[str, Any],
+    *,
+    greedy: bool,
+    judge: Callable[[], Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What the two replies say about each other.
 
@@ -42,18 +46,22 @@ def compare_replies(
         speculative: likewise, of speculative decoding.
         greedy: whether both were decoded greedily. Sampled replies may differ although both
             follow the same distribution, so that equality says nothing about them.
+        judge: asked only when greedy replies differ: the audit's greedy section of both.
 
     Returns:
-        equal (null when sampled), first_difference (0-based token, null when none), speed_ratio
-        (null when a time is missing), statement.
+        equal (null when sampled), first_difference (0-based token, null when none), tie (whether
+        every differing choice lies within the measured numerical tolerance; null when there was
+        nothing to judge), speed_ratio (null when a time is missing), statement.
     """
     difference = first_difference(plain["token_ids"], speculative["token_ids"])
+    verdict = judge() if greedy and difference is not None else None
     ours, theirs = speculative["output_tokens_per_s"], plain["output_tokens_per_s"]
     return {
         "equal": difference is None if greedy else None,
         "first_difference": difference,
+        "tie": None if verdict is None else verdict["failures"] == 0,
         "speed_ratio": ours / theirs if ours and theirs else None,
-        "statement": _statement(difference, greedy=greedy),
+        "statement": _statement(difference, verdict, greedy=greedy),
     }
 
 
@@ -65,15 +73,22 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
     return None if len(one) == len(other) else min(len(one), len(other))
 
 
-def _statement(difference: int | None, *, greedy: bool) -> str:
+def _statement(difference: int | None, verdict: Mapping[str, Any] | None, *, greedy: bool) -> str:
     if not greedy:
         return (
             "Sampled outputs may differ and still follow the same distribution; "
             "`specdecode audit` on many of them tells."
         )
-    if difference is None:
+    if difference is None or verdict is None:
         return "Greedy outputs are equal, token for token."
+    where = f"Greedy outputs differ from token {difference + 1} on"
+    tolerance = f"the tolerance of {verdict['tie_tolerance']:.2g} measured for this precision"
+    if verdict["failures"]:
+        return (
+            f"{where}, and NOT at a tie: {verdict['failures']} tokens fall short of the target's "
+            f"best by more than {tolerance}. Do not trust this configuration."
+        )
     return (
-        f"Greedy outputs DIFFER from token {difference + 1} on: a numerical tie or a fault. "
-        "`specdecode audit` on recorded rows tells which; --dtype float32 makes ties rare."
+        f"{where}, at a numerical tie: every choice is the target's best within {tolerance}. "
+        "--dtype float32 makes ties rare."
     )

@@ -1,6 +1,5 @@
 """`specdecode decide`."""
 
-
 from __future__ import annotations
 
 from collections.abc import Mapping

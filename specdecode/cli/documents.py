@@ -1,6 +1,5 @@
 """Reading the files a command is given, with messages that name file and line."""
 
-
 from __future__ import annotations
 
 import json

@@ -13,9 +13,12 @@ from specdecode.cli.console import JsonFlag, emit_json, number, stderr, stdout
 from specdecode.cli.live import Lane, decode_lanes, show_replies
 from specdecode.cli.quiet import no_progress_in_a_pipe
 from specdecode.cli.target import DEFAULT_TARGET, find_target
-from specdecode.errors import ConfigError
+from specdecode.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specdecode import GenerationResult, SamplingParams
     from specdecode.decoding.prompts import Prompt
     from specdecode.models import LoadedModel
 
@@ -103,7 +106,12 @@ def generate_command(
     results = decode_lanes(lanes, prompt, params, stderr())
     replies = {name: describe_reply(result) for name, result in results.items()}
     comparison = (
-        compare_replies(replies[PLAIN], replies[SPECULATIVE], greedy=params.is_greedy)
+        compare_replies(
+            replies[PLAIN],
+            replies[SPECULATIVE],
+            greedy=params.is_greedy,
+            judge=lambda: _judge(results, model, params),
+        )
         if compare
         else None
     )
@@ -123,6 +131,26 @@ def generate_command(
         )
         return
     _show(replies, comparison)
+
+
+def _judge(
+    results: Mapping[str, GenerationResult], model: LoadedModel, params: SamplingParams
+) -> dict[str, Any]:
+    """What the audit says about the greedy tokens of all replies together."""
+    from specdecode.audit import audit
+
+    rows = [
+        {
+            "prompt_token_ids": result.prompt_token_ids,
+            "output_token_ids": result.token_ids,
+            "sampling": params.model_dump(mode="json"),
+        }
+        for result in results.values()
+    ]
+    greedy = audit(rows, model).greedy
+    if greedy is None:
+        raise EngineError("the audit judged no greedy token; please report this as a fault")
+    return greedy
 
 
 def _prompt(text: str, model: LoadedModel, *, raw: bool) -> Prompt:

@@ -1,6 +1,5 @@
 """`specdecode plan …`."""
 
-
 from __future__ import annotations
 
 from pathlib import Path

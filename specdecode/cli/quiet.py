@@ -1,6 +1,5 @@
 """Libraries that draw their own progress bars are told to do so on a terminal only."""
 
-
 from __future__ import annotations
 
 import sys

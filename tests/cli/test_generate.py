@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from specdecode import Engine, SamplingParams
 from specdecode.cli.comparison import compare_replies, first_difference
+from specdecode.cli.generate import _judge
 from specdecode.cli.target import find_target
 from specdecode.errors import ModelNotFoundError
+from specdecode.models import load_model
 
 TEXT = "the old brick house"
 
@@ -123,11 +128,26 @@ def test_the_first_difference_is_found_also_past_the_shorter_reply():
     assert first_difference([1, 2], [1, 2, 3]) == 2
 
 
-def test_greedy_replies_that_differ_are_called_so():
+@pytest.mark.parametrize(
+    ("failures", "tie", "said"), [(0, True, "at a numerical tie"), (3, False, "NOT at a tie")]
+)
+def test_greedy_replies_that_differ_are_judged_by_the_audit(failures, tie, said):
     plain = {"token_ids": [1, 2], "output_tokens_per_s": 10.0}
     other = {"token_ids": [1, 3], "output_tokens_per_s": None}
-    found = compare_replies(plain, other, greedy=True)
+    verdict = {"failures": failures, "tie_tolerance": 0.12}
+    found = compare_replies(plain, other, greedy=True, judge=lambda: verdict)
     assert found["equal"] is False
     assert found["first_difference"] == 1
+    assert found["tie"] is tie
     assert found["speed_ratio"] is None
-    assert "DIFFER from token 2" in found["statement"]
+    assert "from token 2" in found["statement"]
+    assert said in found["statement"]
+
+
+def test_a_wrong_token_is_found_by_the_judge_the_command_uses(tiny_target):
+    model = load_model(str(tiny_target), "cpu", "float32")
+    params = SamplingParams(max_tokens=6, temperature=0.0, ignore_eos=True)
+    right = Engine.load(model).generate([TEXT], params)[0]
+    wrong = replace(right, token_ids=(*right.token_ids[:-1], (right.token_ids[-1] + 1) % 14))
+    assert _judge({"plain": right, "speculative": right}, model, params)["failures"] == 0
+    assert _judge({"plain": right, "speculative": wrong}, model, params)["failures"] == 1
