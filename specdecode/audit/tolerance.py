@@ -20,7 +20,7 @@ SAMPLE_TOKENS = 24
 # Only tokens near the top can trade places; the far tail moves more and decides nothing.
 _CONTENDERS = 16
 # The largest of a few hundred differences underestimates the largest of many thousand.
-MARGIN = 2.0
+MARGIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Tolerance:
 
     Attributes:
         gap: largest difference between two logits of a row that is still a tie.
-        logit: largest change of a single logit, margin included (half of what moves a gap).
-        measured: largest change of a gap among the contenders seen in the sample.
+        logit: half of the gap: two logits that move apart by this much each make one tie.
+        measured: largest change of a gap to the best logit seen in the sample.
         positions: number of positions compared; 0 means nothing was measured and gap is 0.
         margin: factor from `measured` to `gap`.
     """
@@ -51,9 +51,8 @@ def measure_tolerance(
 ) -> Tolerance:
     """Compares one-token with many-token forward passes on prefixes spread over the rows.
 
-    A gap between two logits changes by the difference of their changes. The largest such
-    difference, over pairs of the row's top tokens and over all positions, times the margin, is the
-    tolerance.
+    What decides a greedy token is the gap between the best logit and each contender's; the largest
+    change of such a gap, over contenders and positions, times the margin, is the tolerance.
     """
     pairs = _sample(rows)
     worst, positions = 0.0, 0
@@ -63,7 +62,7 @@ def measure_tolerance(
         single = scorer.one_by_one(prompt, output).to(many.device, torch.float64)
         top = many.topk(min(_CONTENDERS, many.shape[-1]), dim=-1).indices
         change = (many.to(torch.float64) - single).gather(-1, top)
-        worst = max(worst, float((change.amax(-1) - change.amin(-1)).max()))
+        worst = max(worst, float((change[:, :1] - change).abs().max()))
         positions += len(output)
     gap = margin * worst
     return Tolerance(gap, gap / 2, worst, positions, margin)

@@ -1,0 +1,132 @@
+"""The audit reads what the engine really writes."""
+
+import pytest
+
+from specdecode import Engine, SamplingParams
+from specdecode.audit import audit, audit_arms
+from specdecode.decoding.scoring import stepwise
+from specdecode.errors import ModelMismatchError
+from tests.audit.models import VOCAB, tiny_llama
+
+LENGTH = 40
+PROMPTS = [[1, 2 + n % (VOCAB - 2), 2 + (7 * n) % (VOCAB - 2)] for n in range(66)]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=LENGTH, ignore_eos=True)
+SAMPLED = SamplingParams(temperature=0.9, top_p=0.95, max_tokens=LENGTH, ignore_eos=True, seed=0)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return tiny_llama(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def draft_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("draft")
+    tiny_llama(folder, layers=1, seed=1)
+    return str(folder)
+
+
+def rows(engine, params, prompts=PROMPTS):
+    each = [params.model_copy(update={"seed": index}) for index in range(len(prompts))]
+    return [
+        {
+            "prompt_id": f"p{index}",
+            "prompt_token_ids": list(result.prompt_token_ids),
+            "output_token_ids": list(result.token_ids),
+            "finish_reason": result.finish_reason,
+            "sampling": params.model_dump(mode="json"),
+            "order_index": index if params.is_greedy else len(prompts) + index,
+        }
+        for index, result in enumerate(engine.generate(prompts, each))
+    ]
+
+
+@pytest.fixture(scope="module")
+def arms(target, draft_folder):
+    engines = {
+        "plain": Engine.load(target),
+        "token": Engine.load(target, draft_folder, verification="token"),
+        "block": Engine.load(target, draft_folder, verification="block"),
+    }
+    return {
+        arm: rows(engine, GREEDY, PROMPTS[:20]) + rows(engine, SAMPLED)
+        for arm, engine in engines.items()
+    }
+
+
+def test_every_arm_of_the_engine_is_lossless(arms, target, draft_folder):
+    reports = audit_arms(arms, target, draft_folder)
+
+    for report in reports.values():
+        assert report.verdict == "lossless", report.reasons
+        assert report.greedy["failures"] == 0
+        assert report.sampled["impossible"] == 0
+    assert reports["plain"].greedy["control"] is None
+    assert reports["block"].greedy["control"]["tokens"] == 20 * LENGTH
+    assert reports["block"].greedy["against_baseline"]["pairs"] == 20
+
+
+def test_one_arm_alone_gives_the_same_evidence_as_among_others(arms, target):
+    alone = audit(arms["block"], target, baseline_rows=arms["plain"])
+    among = audit_arms(arms, target)["block"]
+
+    assert alone.log_e_value == pytest.approx(among.log_e_value, abs=1e-3)
+    assert alone.verdict == among.verdict
+
+
+def test_parameters_that_were_not_applied_are_found(arms, target):
+    """Every parameter must change the verdict when the rows claim it and the engine skipped it."""
+    honest = [row for row in arms["block"] if row["sampling"]["temperature"]]
+    for claim in (
+        {"temperature": 0.5},
+        {"top_k": 3},
+        {"top_p": 0.6},
+        {"min_p": 0.3},
+        {"repetition_penalty": 1.6},
+        {"logit_bias": {7: 5.0}},
+    ):
+        claimed = [{**row, "sampling": {**row["sampling"], **claim}} for row in honest]
+        assert audit(claimed, target).verdict == "biased", claim
+
+
+def test_argmax_outputs_that_claim_a_temperature_are_biased(arms, target):
+    claimed = [
+        {**row, "sampling": SAMPLED.model_dump()}
+        for row in arms["plain"]
+        if not row["sampling"]["temperature"]
+    ]
+
+    assert audit(claimed, target).verdict == "biased"
+
+
+def test_sampled_outputs_that_claim_to_be_greedy_are_failures(arms, target):
+    claimed = [{**row, "sampling": GREEDY.model_dump()} for row in arms["plain"]]
+
+    assert audit(claimed, target).verdict == "biased"
+
+
+def test_outputs_of_another_model_are_biased(arms, draft_folder):
+    assert audit(arms["plain"], draft_folder).verdict == "biased"
+
+
+def test_one_token_at_a_time_and_all_at_once_differ_by_rounding_only(arms, target):
+    tolerance = audit(arms["plain"], target).greedy["tolerance"]
+
+    assert tolerance["positions"] > 100
+    assert 0 < tolerance["gap"] < 1e-3
+    assert stepwise(target, (PROMPTS[0], [3, 4])).shape == (2, VOCAB)
+
+
+def test_a_draft_of_another_vocabulary_is_refused(arms, target, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.audit.models.VOCAB", VOCAB + 1)
+    other = tiny_llama(tmp_path)
+
+    with pytest.raises(ModelMismatchError):
+        audit(arms["plain"], target, other)
+
+
+def test_a_draft_without_a_network_leaves_the_draft_direction_out(arms, target):
+    report = audit(arms["plain"], target, "prompt-lookup")
+
+    assert report.sampled["draft_known"] is False
+    assert "without the draft" in " ".join(report.reasons)
