@@ -29,6 +29,7 @@ def apply(environ: MutableMapping[str, str] = os.environ) -> None:
         environ.setdefault(name, value)
     if not sys.stderr.isatty():
         environ.setdefault("TQDM_DISABLE", "1")
+        environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def work_offline(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -79,7 +79,15 @@ def _params_text(root: Path, profile: str) -> str:
     profiles = params.pop("profiles")
     params = merged(params, profiles[profile] or {})
     params["profile"] = profile
+    for model in ("target", "draft"):
+        params[model]["source"] = _from_anywhere(root, params[model]["source"])
     return yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
+
+
+def _from_anywhere(root: Path, source: object) -> object:
+    """Returns a model source that is a path in the repository as one that holds in a copy too."""
+    found = root / source if isinstance(source, str) else None
+    return str(found.resolve()) if found and found.exists() else source
 
 
 def _source_files(root: Path) -> Iterator[str]:

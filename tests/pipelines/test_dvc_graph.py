@@ -17,18 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STAGES: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 PARAMS: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
 ORDER = [
-    "sources",
-    "environment",
-    "target",
-    "draft",
-    "prompts",
-    "validate",
-    "manifest",
-    "measure",
-    "audit",
-    "decide",
-    "report",
-    "track",
+    *("sources", "environment", "target", "draft", "prompts", "validate", "manifest"),
+    *("measure", "audit", "decide", "report", "track"),
 ]
 
 

@@ -12,6 +12,8 @@ from specdecode.errors import ConfigError, MissingPrerequisiteError
 PARAMS = {
     "profile": "full",
     "prompts": {"limit": None, "split": "development"},
+    "target": {"source": "own/model"},
+    "draft": {"source": "self-int4"},
     "profiles": {"full": {}, "smoke": {"prompts": {"limit": 16}}},
 }
 STAGES = {
@@ -69,7 +71,19 @@ def test_the_profile_is_laid_over_the_parameters(repository: Path) -> None:
     copy = refresh(repository, "smoke")
 
     params = yaml.safe_load((copy / "params.yaml").read_text())
-    assert params == {"profile": "smoke", "prompts": {"limit": 16, "split": "development"}}
+    assert params["profile"] == "smoke"
+    assert params["prompts"] == {"limit": 16, "split": "development"}
+    assert "profiles" not in params
+
+
+def test_a_model_folder_in_the_repository_is_found_from_the_copy_too(repository: Path) -> None:
+    (repository / "own/model").mkdir(parents=True)
+
+    copy = refresh(repository, "smoke")
+
+    params = yaml.safe_load((copy / "params.yaml").read_text())
+    assert params["target"]["source"] == str(repository / "own/model")
+    assert params["draft"]["source"] == "self-int4"
 
 
 def test_a_second_refresh_touches_only_what_changed(repository: Path) -> None:

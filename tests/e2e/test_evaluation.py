@@ -1,0 +1,143 @@
+"""The whole pipeline in a fresh clone, on a tiny random target. The tests build on one another."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.e2e.project import Project, clone
+
+pytestmark = pytest.mark.slow
+
+ALL = {
+    *("sources", "environment", "target", "draft", "prompts", "validate", "manifest"),
+    *("measure", "audit", "decide", "report", "track"),
+}
+ALWAYS = {"sources", "environment"}
+GENERATIONS = 8 * 2 * 3  # prompts, sampling settings, arms
+
+
+def stages_run(output: str) -> set[str]:
+    return set(re.findall(r"^Running stage '(\w+)'", output, flags=re.M))
+
+
+def interrupt_in_measure(project: Project) -> tuple[int, str, int]:
+    """Starts an evaluation, presses Ctrl-C after the fifth row; returns status, output, rows."""
+    rows = project.root / ".specdecode/spool/rows.jsonl"
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipelines.evaluate"],
+        cwd=project.root,
+        env=project.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        deadline = time.monotonic() + 300
+        while not rows.exists() or rows.read_bytes().count(b"\n") < 6:
+            if process.poll() is not None or time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    kept = rows.read_bytes().count(b"\n") - 1 if rows.exists() else 0
+    return process.returncode, output, kept
+
+
+@pytest.fixture(scope="module")
+def first_run(project: Project) -> tuple[Project, str, int]:
+    """An evaluation that was interrupted in the middle of measure and started again."""
+    status, output, kept = interrupt_in_measure(project)
+    assert status == 130, output
+    assert "Rows measured so far are kept" in output
+    assert 4 <= kept < GENERATIONS  # the row being written may be taken back
+    return project, project.evaluate().stdout, kept
+
+
+def test_an_interrupted_run_goes_on_from_the_rows_it_has(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, output, kept = first_run
+
+    assert f"Going on after {kept} rows of an earlier run." in output
+    rows = pq.read_table(project.root / "data/rows.parquet")
+    assert rows.num_rows == GENERATIONS
+    assert len(set(rows["request_id"].to_pylist())) == GENERATIONS
+    assert not (project.root / ".specdecode/spool/rows.jsonl").exists()
+
+
+def test_it_ends_with_a_verdict_and_says_where_the_report_is(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, output, _ = first_run
+
+    verdict = project.json("reports/verdict.json")
+    assert verdict["status"] in output
+    assert verdict["status"] == "INCONCLUSIVE"  # eight prompts are too few for any claim
+    assert str(project.root / "reports/evaluation.html") in output
+    assert (project.root / "reports/evaluation.html").stat().st_size > 10_000
+    assert list((project.root / "reports/plots").glob("*.png"))
+
+
+def test_rows_manifest_audit_and_verdict_are_about_the_same_inputs(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, _, _ = first_run
+    manifest = project.json("reports/manifest.json")["manifest_sha256"]
+
+    rows = pq.read_table(project.root / "data/rows.parquet")
+    assert set(rows["manifest_sha256"].to_pylist()) == {manifest}
+    verdict = project.json("reports/verdict.json")
+    assert verdict["manifest_sha256"] == manifest
+    assert project.json("reports/audit.json")["rows_sha256"] == verdict["rows_sha256"]
+    assert set(project.json("reports/tracking.json")["runs"]) == {
+        "parent",
+        *project.json("reports/metrics.json")["arms"],
+    }
+
+
+def test_a_second_run_with_nothing_changed_does_nothing(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, _, _ = first_run
+    lock = (project.root / "dvc.lock").read_bytes()
+
+    again = project.evaluate()
+
+    assert stages_run(again.stdout) == ALWAYS
+    assert (project.root / "dvc.lock").read_bytes() == lock
+
+
+def test_results_travel_to_a_second_clone_without_being_computed_again(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, _, _ = first_run
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "results")
+    project.python("-m", "pipelines.remote", "push")
+
+    second = clone(project.root.parent / "second", project.home, source=project.root)
+    second.python("-m", "pipelines.remote", "pull")
+    output = second.evaluate().stdout
+
+    assert stages_run(output) == ALWAYS
+    assert second.git("status", "--porcelain").stdout == ""
+
+
+def test_the_remote_can_be_moved_by_one_variable(first_run: tuple[Project, str, int]) -> None:
+    project, _, _ = first_run
+    elsewhere = project.root.parent / "elsewhere"
+    moved = Project(project.root, project.home, {"SPECDECODE_DVC_REMOTE": str(elsewhere)})
+
+    moved.python("-m", "pipelines.remote", "push")
+    assert list(elsewhere.rglob("*"))
+
+    project.python("-m", "pipelines.remote", "push")
+    assert "elsewhere" not in (project.root / ".dvc/config.local").read_text()
