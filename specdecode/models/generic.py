@@ -60,6 +60,7 @@ class TransformersNetwork:
         self._module = module
         self.device: torch.device = module.device
         self.vocab_size: int = module.config.vocab_size
+        self._last_position: int = module.config.max_position_embeddings - 1
 
     def forward(
         self,
@@ -76,6 +77,8 @@ class TransformersNetwork:
                 attend = torch.ones(batch, 1, starts[0] + 1, dtype=torch.bool, device=self.device)
             offsets = torch.arange(width, device=self.device)
             positions = torch.tensor(starts, device=self.device)[:, None] + offsets
+            # Padding may lie beyond the last learned position; its result is never looked at.
+            positions = positions.clamp(max=self._last_position)
             output = self._module(
                 input_ids=tokens,
                 attention_mask=attend[:, None],

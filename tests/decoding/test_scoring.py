@@ -1,0 +1,27 @@
+"""Teacher forcing equals what the model said when it decoded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specdecode.decoding.scoring import stepwise, teacher_forced
+from specdecode.models import load_model
+from tests.tiny_models import write_tiny_model
+
+PAIRS = [([3, 4, 5], [6, 7]), ([8], [9, 10, 11, 12, 3]), ([5] * 12, [4]), ([7, 7], [8, 8, 8])]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return load_model(write_tiny_model(tmp_path_factory.mktemp("m")), device="cpu", dtype="float64")
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 16, 1000])
+def test_batched_scores_equal_one_token_at_a_time(model, batch_tokens):
+    scored = list(teacher_forced(model, PAIRS, batch_tokens=batch_tokens))
+
+    assert [index for index, _ in scored] == [0, 1, 2, 3]
+    for index, logits in scored:
+        assert logits.shape == (len(PAIRS[index][1]), model.vocab_size)
+        torch.testing.assert_close(logits, stepwise(model, PAIRS[index]))

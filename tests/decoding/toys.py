@@ -1,0 +1,72 @@
+"""Networks small enough that their output law can be written down, with state in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specdecode.models import KVCache
+
+V = 3
+
+
+class TableNetwork:
+    """Logits from a table indexed by (token before, token, position mod 2).
+
+    The token before is read back from the cache, so a slot that was rolled back wrongly, written
+    late or seen too early changes the law.
+    """
+
+    device = torch.device("cpu")
+    vocab_size = V
+
+    def __init__(self, seed: int, sharpness: float = 1.5) -> None:
+        rng = np.random.default_rng(seed)
+        self.table = torch.from_numpy(rng.normal(scale=sharpness, size=(V, V, 2, V))).float()
+
+    def forward(
+        self, tokens: Tensor, starts: list[int], cache: KVCache, select: list[int] | None = None
+    ) -> Tensor:
+        batch, width = tokens.shape
+        cache.aim(starts, width, self.device)
+        stored, _ = cache.write(0, tokens[:, :, None, None].float(), tokens[:, :, None, None])
+        history = stored[:, :, 0, 0].long()
+        positions = torch.tensor(starts)[:, None] + torch.arange(width)
+        before = history.gather(1, (positions - 1).clamp(min=0))
+        logits = self.table[before, tokens, positions % 2]
+        if select is not None:
+            logits = logits[torch.arange(batch), torch.tensor(select)][:, None]
+        return logits
+
+    def law(self, tokens: list[int]) -> np.ndarray:
+        """Exact law after `tokens`, float64 `[V]`."""
+        position = len(tokens) - 1
+        before = tokens[max(0, position - 1)]
+        return self.table[before, tokens[-1], position % 2].double().softmax(-1).numpy()
+
+
+@dataclass
+class ToyModel:
+    """What the engine asks of a loaded model."""
+
+    network: TableNetwork
+    tokenizer: None = None
+    vocab_size: int = V
+    max_context: int = 64
+    eos_token_ids: frozenset[int] = field(default_factory=frozenset)
+    device: torch.device = TableNetwork.device
+
+
+def joint_law(network: TableNetwork, prompt: list[int], length: int) -> dict[tuple, float]:
+    """Probability of every continuation of `length` tokens."""
+    laws = {(): 1.0}
+    for _ in range(length):
+        laws = {
+            (*reply, token): probability * float(p)
+            for reply, probability in laws.items()
+            for token, p in enumerate(network.law([*prompt, *reply]))
+        }
+    return laws
