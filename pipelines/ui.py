@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipelines.ui", description=__doc__)
     parser.add_argument("--port", type=int, default=5000)
     arguments = parser.parse_args(argv)
-    from pipelines.tracking import store_of  # noqa: PLC0415 - MLflow takes a second to import
+    from pipelines.tracking import store_of
 
     store = store_of(Path.cwd())
     if store.lock is None:

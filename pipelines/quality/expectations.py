@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def expectations(settings: ValidateSettings) -> dict[str, Expectation]:
     """Expectations by name. All are critical unless said otherwise."""
-    import great_expectations.expectations as gxe  # noqa: PLC0415 - five seconds to import
+    import great_expectations.expectations as gxe
 
     found: dict[str, Expectation] = {}
 
@@ -194,7 +194,7 @@ def expectations(settings: ValidateSettings) -> dict[str, Expectation]:
 
 
 def _coverage(expect: Callable[..., None], settings: ValidateSettings) -> None:
-    import great_expectations.expectations as gxe  # noqa: PLC0415
+    import great_expectations.expectations as gxe
 
     plural = {"category": "categories", "language": "languages", "difficulty": "difficulties"}
     for stratum in STRATA:

@@ -98,8 +98,8 @@ def judge(table: pa.Table, wanted: Mapping[str, Expectation]) -> list[Outcome]:
 
 
 def _run(table: pa.Table, wanted: Sequence[Expectation]) -> list[dict[str, Any]]:
-    import great_expectations as gx  # noqa: PLC0415 - five seconds to import
-    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)

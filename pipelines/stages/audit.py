@@ -10,23 +10,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipelines import settings
-from pipelines.stages.command import parameters, run, write_json
+from pipelines.stages.command import parameters, read_json, run, write_json
+from pipelines.stages.draft import engine_spec
 from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record, read_records
 
 OUTPUT = "reports/audit.json"
 ROWS = "data/rows.parquet"
 TARGET = "models/target"
+DRAFT = "models/draft/manifest.json"
 BASELINE = "plain"
 
 
 def main() -> None:
     """Writes reports/audit.json."""
     settings.work_offline()
-    import torch  # noqa: PLC0415 - seconds to import, and only after the settings above
+    import torch  # seconds to import, and only after the settings above
 
-    from specdecode.audit import audit  # noqa: PLC0415
-    from specdecode.models import load_model  # noqa: PLC0415
+    from specdecode.audit import audit_arms
+    from specdecode.models import load_model
 
     params = parameters()
     decoding, alpha = params["decoding"], params["audit"]["alpha"]
@@ -34,29 +36,30 @@ def main() -> None:
         torch.set_num_threads(decoding["threads"])
     target = load_model(TARGET, device=decoding["device"], dtype=params["target"]["dtype"])
     records = read_records(ROWS)
-    arms = rows_by_arm(records)
-    reports = {
-        arm: audit(rows, target, alpha=alpha, baseline_rows=arms.get(BASELINE)).to_json()
-        for arm, rows in arms.items()
-    }
+    # The draft shows the audit which way a wrong verification would lean.
+    reports = audit_arms(
+        rows_by_arm(records),
+        target,
+        engine_spec(read_json(DRAFT)),
+        alpha,
+        baseline_arm=BASELINE,
+    )
     write_json(
         OUTPUT,
         {
             "schema": "specdecode.audit/1",
             "alpha": alpha,
             "rows_sha256": rows_sha256(records),
-            "arms": reports,
+            "arms": {arm: report.to_json() for arm, report in reports.items()},
         },
     )
 
 
 def rows_by_arm(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:
-    """Returns the rows that have an output, by arm. Failed ones are counted by the gate."""
+    """Returns all rows by arm, failed ones too: what was asked and not answered is not judged."""
     arms: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        rows = arms.setdefault(record.arm, [])
-        if record.output_token_ids is not None:
-            rows.append(record.model_dump())
+        arms.setdefault(record.arm, []).append(record.model_dump())
     return arms
 
 

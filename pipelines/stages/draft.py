@@ -73,7 +73,7 @@ def check_vocabulary(target: Path | str, draft: Path | str) -> None:
 
 
 def _vocabulary(folder: Path | str) -> dict[str, int]:
-    from transformers import AutoTokenizer  # noqa: PLC0415 - seconds to import, not needed for a derived draft
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     return dict(tokenizer.get_vocab())

@@ -27,10 +27,10 @@ PLAIN = "plain"
 def main() -> None:
     """Writes data/rows.parquet."""
     settings.work_offline()
-    from specdecode.measurement.spool import RowSpool  # noqa: PLC0415 - torch comes in behind these,
-    from specdecode.workload.offline import measure  # noqa: PLC0415   after the settings above
-    from specdecode.workload.sampling import settings_from  # noqa: PLC0415
-    from specdecode.workload.schedule import select_prompts  # noqa: PLC0415
+    from specdecode.measurement.spool import RowSpool
+    from specdecode.workload.offline import measure
+    from specdecode.workload.sampling import settings_from
+    from specdecode.workload.schedule import select_prompts
 
     params = parameters()
     decoding = params["decoding"]
@@ -64,10 +64,10 @@ def engines(params: Mapping[str, Any], draft: Mapping[str, Any]) -> dict[str, An
     Raises:
         ConfigError: an arm is named twice, or the baseline is missing.
     """
-    import torch  # noqa: PLC0415
+    import torch
 
-    from specdecode import Engine  # noqa: PLC0415
-    from specdecode.models import load_model  # noqa: PLC0415
+    from specdecode import Engine
+    from specdecode.models import load_model
 
     decoding = params["decoding"]
     arms = decoding["arms"]

@@ -26,7 +26,7 @@ class ModelDrafter:
 
     def __init__(self, name: str, network: CausalNetwork, max_context: int) -> None:
         self.name = name
-        self._network = network
+        self.network = network
         self._max_context = max_context
         self._cache = KVCache(0, 0)
         self._processed: list[list[int]] = []  # per row, the tokens whose state the cache holds
@@ -42,7 +42,7 @@ class ModelDrafter:
         self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
     ) -> Proposal:
         """See `Drafter.propose`."""
-        network = self._network
+        network = self.network
         fits = [
             min(w, max(0, self._max_context - len(c)))
             for w, c in zip(wanted, contexts, strict=True)
@@ -85,9 +85,9 @@ class ModelDrafter:
             pieces = [c[s : s + _PREFILL_CHUNK] for c, s in zip(contexts, starts, strict=True)]
             width = max(len(piece) for piece in pieces)
             padded = [piece + [0] * (width - len(piece)) for piece in pieces]
-            tokens = torch.tensor(padded, device=self._network.device)
+            tokens = torch.tensor(padded, device=self.network.device)
             ends = [len(piece) - 1 for piece in pieces]
-            logits = self._network.forward(tokens, starts, self._cache, select=ends)
+            logits = self.network.forward(tokens, starts, self._cache, select=ends)
             for row, piece in enumerate(pieces):
                 reached = starts[row] + len(piece)
                 if reached == len(contexts[row]):

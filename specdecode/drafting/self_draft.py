@@ -28,7 +28,7 @@ class SelfDrafter:
 
     def __init__(self, name: str, network: CausalNetwork) -> None:
         self.name = name
-        self._network = network
+        self.network = network
         self._cache = KVCache(0, 0)
 
     def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
@@ -40,7 +40,7 @@ class SelfDrafter:
         self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
     ) -> Proposal:
         """See `Drafter.propose`. Rows that want fewer tokens are drafted along and cut."""
-        network, length = self._network, max(wanted)
+        network, length = self.network, max(wanted)
         if length == 0:
             return empty_proposal(len(contexts), network.vocab_size, network.device)
         starts = [len(context) - 1 for context in contexts]
