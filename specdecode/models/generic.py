@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from specdecode.errors import ModelMismatchError
 from specdecode.models.cache import KVCache, TransformersCache
@@ -97,9 +98,11 @@ class TransformersNetwork:
 class _Replaced(nn.Module):  # type: ignore[misc]  # torch is untyped to mypy here
     """A linear layer whose product was swapped for another implementation."""
 
-    def __init__(self, layer: nn.Linear, make: LinearFactory) -> None:
+    def __init__(self, layer: nn.Linear | Conv1D, make: LinearFactory) -> None:
         super().__init__()
-        self._apply_weight = make(layer.weight.data)
+        weight = layer.weight.data
+        # GPT-2's Conv1D is a linear layer that stores its weight transposed.
+        self._apply_weight = make(weight.T.contiguous() if isinstance(layer, Conv1D) else weight)
         self.bias = layer.bias
 
     def forward(self, x: Tensor) -> Tensor:
@@ -112,12 +115,12 @@ def _replace_linear_layers(module: Any, make: LinearFactory, make_head: LinearFa
     replaced = 0
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear):
+            if isinstance(child, nn.Linear | Conv1D):
                 setattr(parent, name, _Replaced(child, make_head if child is head else make))
                 replaced += child is not head
     if not replaced:
         raise ModelMismatchError(
-            f"architecture '{module.config.model_type}' has no nn.Linear layers to quantise: "
+            f"architecture '{module.config.model_type}' has no linear layers to quantise: "
             "use a draft model, 'early-exit:K' or 'prompt-lookup' instead"
         )
 
