@@ -26,6 +26,7 @@ def forest(
     reference: float | None = None,
     limit: float | None = None,
     limit_label: str = "plan's threshold",
+    lacking: str = "not measured",
 ) -> Chart:
     """Compare arms group by group.
 
@@ -38,6 +39,7 @@ def forest(
         reference: dashed line of "no difference".
         limit: dotted line of the plan's threshold.
         limit_label: what that line is called in the legend.
+        lacking: said in place of a group without any estimate.
     """
     arms = sort_arms([arm for _, by_arm in groups for arm in by_arm])
     drawable = [
@@ -47,7 +49,7 @@ def forest(
         if arm in by_arm and by_arm[arm].drawable
     ]
     if not drawable:
-        return absent(name, title, "No group has a measurement to show.")
+        return absent(name, title, f"every group is {lacking}. {caption}")
     lowest = min(drawable, key=lambda item: item[2].value or 0.0)
     highest = max(drawable, key=lambda item: item[2].value or 0.0)
     alt = (
@@ -64,6 +66,7 @@ def forest(
             reference=reference,
             limit=limit,
             limit_label=limit_label,
+            lacking=lacking,
         )
 
     rows = [
@@ -86,6 +89,7 @@ def _draw(
     reference: float | None,
     limit: float | None,
     limit_label: str,
+    lacking: str,
 ) -> Figure:
     lines = max(len(groups), 2) * max(1.0, 0.55 * len(arms))
     figure, axes = new_figure(theme, _WIDTH, _FRAME + 0.25 * len(arms) + _LINE * lines)
@@ -111,6 +115,16 @@ def _draw(
             linestyle="none",
             label=shortened(arm),
         )
+    for row, (_, by_arm) in enumerate(groups):
+        if not any(item.drawable for item in by_arm.values()):
+            axes.annotate(
+                lacking,
+                (0.02, row),
+                xycoords=axes.get_yaxis_transform(),
+                va="center",
+                style="italic",
+                color=theme.muted,
+            )
     if reference is not None:
         axes.axvline(reference, color=theme.muted, linestyle="--", linewidth=1, zorder=0)
     if limit is not None:

@@ -53,7 +53,8 @@ def quality_section(inputs: ReportInputs) -> Section:
 
 
 def _by_kind(inputs: ReportInputs) -> list[tuple[str, list[Record]]]:
-    kinds = sorted(set(inputs.checkers.values()))
+    measured = {record.prompt_id for record in inputs.records}
+    kinds = sorted({kind for prompt, kind in inputs.checkers.items() if prompt in measured})
     return [
         (kind, [r for r in inputs.records if inputs.checkers.get(r.prompt_id) == kind])
         for kind in kinds

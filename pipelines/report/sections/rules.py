@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from pipelines.report.estimate import interval, number
 from pipelines.report.inputs import Json, ReportInputs
 from pipelines.report.section import Badge, Cell, Section, Table
 
@@ -16,11 +15,14 @@ _NUMERIC = (4, 5, 6, 7)
 def rules_section(inputs: ReportInputs) -> Section:
     """Rules over all prompts; those by stratum are counted here and listed under Strata."""
     rules = inputs.verdict.get("rules") or ()
-    whole = [rule for rule in rules if not rule.get("stratum")]
+    whole = [rule for rule in rules if not rule.get("stratum") and not _passed_check(rule)]
+    checks = [_check_name(rule) for rule in rules if _passed_check(rule)]
     if not rules:
         return Section("rules", "Rules", "No rule was evaluated, so nothing was shown.")
     by_stratum = [rule for rule in rules if rule.get("stratum")]
     notes = [f"By stratum: {_counts(by_stratum)}. Listed under Strata."] if by_stratum else []
+    if checks:
+        notes.append(f"Integrity of the evidence, checks passed: {', '.join(checks)}.")
     return Section(
         "rules",
         "Rules",
@@ -48,12 +50,29 @@ def _row(rule: Json) -> list[Cell]:
         str(rule.get("arm") or "all"),
         str(rule.get("role") or "not stated"),
         Badge(str(rule["outcome"]).replace("_", " ")),
-        number(rule.get("estimate"), 3) if rule.get("estimate") is not None else "none",
-        interval(rule.get("low"), rule.get("high"), 3),
-        number(rule.get("threshold"), 3) if rule.get("threshold") is not None else "none",
-        number(rule.get("n"), 0) if rule.get("n") is not None else "none",
+        _figure(rule.get("estimate")),
+        _interval(rule.get("low"), rule.get("high")),
+        _figure(rule.get("threshold")),
+        _figure(rule.get("n")),
         str(rule.get("reason") or ""),
     ]
+
+
+def _passed_check(rule: Json) -> bool:
+    return rule.get("role") == "integrity" and rule["outcome"] == "pass"
+
+
+def _check_name(rule: Json) -> str:
+    return str(rule["name"]).removeprefix("integrity/").replace("_", " ")
+
+
+def _figure(value: float | None) -> str:
+    """Four significant digits; a rule need not have every number, which is a dash."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "–" if low is None and high is None else f"{_figure(low)} to {_figure(high)}"
 
 
 def _counts(rules: Iterable[Json]) -> str:

@@ -74,9 +74,11 @@ def _chart(
         title,
         groups,
         quantity=_QUANTITY,
-        caption="Marker: ratio. Bar: its interval. Dashed line: no difference.",
+        caption="Marker: ratio. Bar: its interval. Dashed line: no difference. Insufficient: "
+        f"{TOO_FEW}.",
         reference=1.0,
         limit=limit,
+        lacking="insufficient",
     )
 
 
