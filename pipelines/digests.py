@@ -21,11 +21,12 @@ def sha256_files(paths: Iterable[Path], memory: Path = MEMORY) -> dict[str, str]
     restores size and modification time is still seen.
     """
     known = _recall(memory)
-    digests, seen = {}, {}
+    digests: dict[str, str] = {}
+    seen: dict[str, list[object]] = {}
     for path in paths:
         key, state = str(path.resolve()), _state(path)
         before = known.get(key)
-        digest = before[1] if before and before[0] == state else sha256_file(path)
+        digest = str(before[1]) if before and before[0] == state else sha256_file(path)
         digests[path.name], seen[key] = digest, [state, digest]
     if any(known.get(key) != value for key, value in seen.items()):
         write_json(memory, {**known, **seen})

@@ -128,9 +128,15 @@ def _call(
     environment: dict[str, str],
     on_line: Callable[[str], None] | None,
 ) -> int:
-    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if on_line else {}
+    pipe = subprocess.PIPE if on_line else None
     child = subprocess.Popen(
-        command, cwd=workspace, env=environment, text=True, errors="replace", **pipe
+        command,
+        cwd=workspace,
+        env=environment,
+        text=True,
+        errors="replace",
+        stdout=pipe,
+        stderr=subprocess.STDOUT if on_line else None,
     )
     try:
         if on_line and child.stdout:

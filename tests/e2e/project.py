@@ -72,7 +72,6 @@ class Project:
             "HOME": str(self.home),
             "DVC_SITE_CACHE_DIR": str(self.home / "dvc-site"),
             "DVC_NO_ANALYTICS": "1",
-            "OMP_NUM_THREADS": "1",
             **self.extra,
         }
 
