@@ -41,6 +41,9 @@ def evaluate(profile: str, root: Path = ROOT, force: bool = False) -> int:
     if status == repro.INTERRUPTED:
         say("\nInterrupted. Rows measured so far are kept; the same command goes on from them.")
         return status
+    if status < 0:
+        say(f"\nThe evaluation was ended from outside (signal {-status}). There is no verdict.")
+        return 1
     if status != 0:
         say("\nThe evaluation did not finish: see the message above. There is no verdict.")
         return 1

@@ -34,7 +34,14 @@ def workspace_of(root: Path, profile: str) -> Path:
         raise ConfigError(
             f"params.yaml has no profile '{profile}'; it has: {', '.join(sorted(known))}"
         )
-    return root if profile == HOME_PROFILE else root / ".workspaces" / profile
+    if profile != HOME_PROFILE:
+        return root / ".workspaces" / profile
+    if known[profile]:
+        raise ConfigError(
+            f"params.yaml: the profile '{HOME_PROFILE}' is the parameters as they stand and takes "
+            "no others; change them themselves, or add a profile"
+        )
+    return root
 
 
 def refresh(root: Path, profile: str) -> Path:

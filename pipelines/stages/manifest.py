@@ -11,8 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipelines.agreement import check_agreement
 from pipelines.digests import sha256_json, sha256_tree
 from pipelines.stages.command import parameters, read_json, run, write_json
+from specdecode.governance import load_plan
 from specdecode.models.fingerprint import sha256_file
 
 OUTPUT = "reports/manifest.json"
@@ -56,8 +58,10 @@ def entries(params: dict[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Writes reports/manifest.json."""
-    found = entries(parameters())
+    """Writes reports/manifest.json, once plan and parameters are about the same experiment."""
+    params = parameters()
+    check_agreement(load_plan(FILES["plan"]), params)
+    found = entries(params)
     write_json(
         OUTPUT,
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -113,6 +114,39 @@ def test_a_second_run_with_nothing_changed_does_nothing(
 
     assert stages_run(again.stdout) == ALWAYS
     assert (project.root / "dvc.lock").read_bytes() == lock
+
+
+def test_a_new_look_of_the_report_runs_report_and_tracking_only(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, _, _ = first_run
+    manifest = project.json("reports/manifest.json")
+    runs = project.json("reports/tracking.json")["runs"]
+    style = project.root / "reports/templates/evaluation.css"
+    style.write_text(style.read_text() + "\n")
+
+    assert stages_run(project.evaluate().stdout) == ALWAYS | {"report", "track"}
+
+    assert project.json("reports/manifest.json") == manifest
+    assert project.json("reports/tracking.json")["runs"] == runs  # refreshed, not doubled
+
+
+def test_a_new_plan_makes_all_evidence_stale_until_it_is_taken_back(
+    first_run: tuple[Project, str, int],
+) -> None:
+    project, _, _ = first_run
+    plan = project.root / "plans/default.yaml"
+    sealed = plan.read_text()
+    plan.write_text(sealed + "\n")
+    project.dvc("repro", "manifest")
+
+    stale = json.loads(project.dvc("status", "--json").stdout)
+    plan.write_text(sealed)
+    again = project.evaluate()
+
+    assert {"measure", "decide", "report", "track"} <= set(stale)
+    assert not {"target", "draft", "prompts", "validate"} & set(stale)
+    assert stages_run(again.stdout) <= ALWAYS | {"manifest"}
 
 
 def test_results_travel_to_a_second_clone_without_being_computed_again(

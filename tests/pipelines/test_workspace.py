@@ -126,6 +126,14 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(repository: Path) -> 
         workspace_of(repository, "smok")
 
 
+def test_the_full_profile_takes_no_other_parameters(repository: Path) -> None:
+    params = {**PARAMS, "profiles": {"full": {"prompts": {"limit": 3}}}}
+    (repository / "params.yaml").write_text(yaml.safe_dump(params))
+
+    with pytest.raises(ConfigError, match="'full' is the parameters as they stand"):
+        refresh(repository, "full")
+
+
 def test_a_misspelled_parameter_in_a_profile_is_refused() -> None:
     with pytest.raises(ConfigError, match="'limt'"):
         merged({"prompts": {"limit": 1}}, {"prompts": {"limt": 2}})

@@ -1,0 +1,57 @@
+"""Plan and parameters must speak of the same experiment, and that is checked before it is run.
+
+The plan says what will be claimed, params.yaml what is measured. Were they to differ, the verdict
+would be about something that nobody measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specdecode.errors import ConfigError
+from specdecode.governance import Plan
+
+
+def check_agreement(plan: Plan, params: Mapping[str, Any]) -> None:
+    """Compares a plan with the parameters of a run.
+
+    Raises:
+        ConfigError: they differ; names every difference.
+    """
+    differences = list(_differences(plan, params))
+    if differences:
+        raise ConfigError(
+            f"plan '{plan.name}' and params.yaml differ: {'; '.join(differences)}. "
+            "Correct the one that is wrong; a plan for another experiment gets a name of its own."
+        )
+
+
+def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
+    decoding, draft = params["decoding"], params["draft"]["source"]
+    yield from _different_names("arms", [arm.name for arm in plan.arms], decoding["arms"])
+    names = [setting["name"] for setting in decoding["sampling"]]
+    yield from _different_names("sampling settings", plan.sampling, names)
+    if params["profile"] not in plan.prompts_expected:
+        yield f"the plan does not say how many prompts the profile '{params['profile']}' has"
+    for arm in plan.arms:
+        if arm.draft is None:
+            continue
+        if arm.draft != draft:
+            yield f"arm {arm.name} drafts with '{arm.draft}' in the plan, with '{draft}' here"
+        if arm.verification != arm.name:
+            yield (
+                f"arm {arm.name} verifies by '{arm.verification}' in the plan, but an arm is "
+                "measured under the rule it is named after"
+            )
+        tokens = decoding["num_speculative_tokens"]
+        if arm.num_speculative_tokens not in (None, tokens):
+            yield (
+                f"arm {arm.name} drafts {arm.num_speculative_tokens} tokens in the plan, "
+                f"{tokens} here"
+            )
+
+
+def _different_names(what: str, wanted: list[str], found: list[str]) -> Iterator[str]:
+    if sorted(wanted) != sorted(found):
+        yield f"{what} are {', '.join(wanted)} in the plan, {', '.join(found)} here"
