@@ -8,7 +8,7 @@ from torch import Tensor
 
 from specdecode.audit.scorer import Pair
 from specdecode.decoding.scoring import stepwise, teacher_forced
-from specdecode.drafting import make_drafter
+from specdecode.drafting import scoring_network
 from specdecode.errors import ModelMismatchError
 from specdecode.models import LoadedModel
 from specdecode.models.network import CausalNetwork
@@ -64,6 +64,5 @@ def draft_network(
     the audit then looks in the other directions only and says so.
     """
     if isinstance(draft, str):
-        network: CausalNetwork | None = getattr(make_drafter(draft, target), "network", None)
-        return network
+        return scoring_network(draft, target)
     return draft.network if isinstance(draft, LoadedModel) else draft

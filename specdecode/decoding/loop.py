@@ -185,7 +185,7 @@ def _prefill(batch: Batch) -> Tensor:
         width = max(len(piece) for piece in pieces)
         padded = [piece + [0] * (width - len(piece)) for piece in pieces]
         tokens = torch.tensor(padded, device=batch.network.device)
-        ends = [len(piece) - 1 for piece in pieces]
+        ends = [[len(piece) - 1] for piece in pieces]
         logits = batch.network.forward(tokens, starts, batch.cache, select=ends)
         for row, piece in enumerate(pieces):
             reached = starts[row] + len(piece)

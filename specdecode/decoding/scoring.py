@@ -53,7 +53,7 @@ def stepwise(model: LoadedModel | CausalNetwork, pair: Pair) -> Tensor:
     network = model.network if isinstance(model, LoadedModel) else model
     prompt, reply = list(pair[0]), list(pair[1])
     cache = KVCache(1, len(prompt) + len(reply))
-    rows = [network.forward(_ids(network, prompt), [0], cache, select=[len(prompt) - 1])[0]]
+    rows = [network.forward(_ids(network, prompt), [0], cache, select=[[len(prompt) - 1]])[0]]
     for offset, token in enumerate(reply[:-1]):
         rows.append(network.forward(_ids(network, [token]), [len(prompt) + offset], cache)[0])
     return torch.cat(rows)
@@ -65,10 +65,13 @@ def _score(
     sequences = [[*pairs[i][0], *pairs[i][1][:-1]] for i in group]
     width = max(len(s) for s in sequences)
     tokens = torch.tensor([s + [0] * (width - len(s)) for s in sequences], device=network.device)
-    logits = network.forward(tokens, [0] * len(group), KVCache(len(group), width))
+    # Only the rows that precede a reply token go through the output head.
+    longest = max(len(pairs[i][1]) for i in group)
+    before = [[min(len(pairs[i][0]) - 1 + t, width - 1) for t in range(longest)] for i in group]
+    cache = KVCache(len(group), width)
+    logits = network.forward(tokens, [0] * len(group), cache, select=before)
     for row, index in enumerate(group):
-        first = len(pairs[index][0]) - 1
-        yield index, logits[row, first : first + len(pairs[index][1])]
+        yield index, logits[row, : len(pairs[index][1])]
 
 
 def _width(pair: Pair) -> int:

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from specdecode.drafting.base import Drafter, Proposal, Sampler
-from specdecode.drafting.registry import check_same_vocabulary, make_drafter
+from specdecode.drafting.registry import check_same_vocabulary, make_drafter, scoring_network
 
-__all__ = ["Drafter", "Proposal", "Sampler", "check_same_vocabulary", "make_drafter"]
+__all__ = [
+    "Drafter",
+    "Proposal",
+    "Sampler",
+    "check_same_vocabulary",
+    "make_drafter",
+    "scoring_network",
+]

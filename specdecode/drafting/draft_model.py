@@ -86,7 +86,7 @@ class ModelDrafter:
             width = max(len(piece) for piece in pieces)
             padded = [piece + [0] * (width - len(piece)) for piece in pieces]
             tokens = torch.tensor(padded, device=self.network.device)
-            ends = [len(piece) - 1 for piece in pieces]
+            ends = [[len(piece) - 1] for piece in pieces]
             logits = self.network.forward(tokens, starts, self._cache, select=ends)
             for row, piece in enumerate(pieces):
                 reached = starts[row] + len(piece)

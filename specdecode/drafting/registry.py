@@ -16,8 +16,9 @@ from specdecode.drafting.prompt_lookup import PromptLookupDrafter
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.errors import ConfigError, ModelMismatchError
 from specdecode.models.generic import refuse_unsupported
-from specdecode.models.linear import fastest_exact, int4, int8
+from specdecode.models.linear import fastest_exact, int4, int4_rounded, int8, int8_rounded
 from specdecode.models.load import LoadedModel, load_model
+from specdecode.models.network import CausalNetwork
 
 
 def make_drafter(spec: str, target: LoadedModel) -> Drafter:
@@ -42,6 +43,20 @@ def make_drafter(spec: str, target: LoadedModel) -> Drafter:
     check_same_vocabulary(target, draft)
     refuse_unsupported(draft.config)
     return ModelDrafter(spec, draft.network, draft.max_context)
+
+
+def scoring_network(spec: str, target: LoadedModel) -> CausalNetwork | None:
+    """The network behind a drafter, laid out to score long texts rather than single tokens.
+
+    Returns:
+        None for drafters without a network (prompt lookup).
+    """
+    if spec == "self-int4":
+        return target.build_network(int4_rounded, int8_rounded)
+    if spec == "self-int8":
+        return target.build_network(int8_rounded, int8_rounded)
+    drafter = make_drafter(spec, target)
+    return drafter.network if isinstance(drafter, SelfDrafter | ModelDrafter) else None
 
 
 def check_same_vocabulary(target: LoadedModel, draft: LoadedModel) -> None:

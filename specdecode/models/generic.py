@@ -68,7 +68,7 @@ class TransformersNetwork:
         tokens: Tensor,
         starts: list[int],
         cache: KVCache,
-        select: list[int] | None = None,
+        select: list[list[int]] | None = None,
     ) -> Tensor:
         """See `CausalNetwork.forward`."""
         with torch.inference_mode():
@@ -89,9 +89,8 @@ class TransformersNetwork:
             )
             logits: Tensor = output.logits
             if select is not None:
-                logits = logits[torch.arange(batch, device=self.device), torch.tensor(select)][
-                    :, None
-                ]
+                rows = torch.arange(batch, device=self.device)[:, None]
+                logits = logits[rows, torch.tensor(select)]
             return check_finite(logits.float(), "the model")
 
 

@@ -6,6 +6,7 @@ A `Linear` here is a callable `x [.., K] -> [.., N]`; `x` and the result share d
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -48,27 +49,32 @@ def fastest_exact(weight: Tensor) -> Linear:
     return dense(weight)
 
 
+def int4_rounded(weight: Tensor) -> Linear:
+    """`int4`'s values as an ordinary matrix: slower for one token, faster for hundreds."""
+    return fastest_exact(_int4_levels(weight).rounded(weight.dtype))
+
+
+def int8_rounded(weight: Tensor) -> Linear:
+    """`int8`'s values as an ordinary matrix."""
+    levels, scale = _int8_levels(weight)
+    return fastest_exact((levels * scale[:, None]).to(weight.dtype))
+
+
 def int4(weight: Tensor) -> Linear:
     """Weight-only int4 in groups of 32 along K, asymmetric, min/max rounding.
 
-    On CPU through torch's packed kernel. Elsewhere, and where the shape does not fit the kernel
-    (K % 32 or N % 16), the same rounded values are multiplied as an ordinary matrix: the same
-    draft distribution, without the memory saving.
+    On CPU in bfloat16 through torch's packed kernel. Elsewhere, and where the shape does not fit
+    the kernel (K % 32 or N % 16), as `int4_rounded`: the same values, without the saving.
     """
     rows, columns = weight.shape
-    if columns % INT4_GROUP:
-        return dense(weight)
-    grouped = weight.float().reshape(rows, columns // INT4_GROUP, INT4_GROUP)
-    low, high = grouped.amin(-1), grouped.amax(-1)
-    scale = ((high - low) / 15).clamp(min=1e-8)
-    centre = low + 8 * scale  # the kernel computes (q - 8) * scale + centre
-    levels = ((grouped - low[..., None]) / scale[..., None]).round().clamp(0, 15)
-    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or rows % 16:
-        rounded = (levels - 8) * scale[..., None] + centre[..., None]
-        return dense(rounded.reshape(rows, columns).to(weight.dtype))
-    nibbles = levels.to(torch.int32).reshape(rows, columns)
+    packable = columns % INT4_GROUP == 0 and rows % 16 == 0
+    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or not packable:
+        return int4_rounded(weight)
+    groups = _int4_levels(weight)
+    nibbles = groups.levels.to(torch.int32).reshape(rows, columns)
     stored = torch.ops.aten._convert_weight_to_int4pack_for_cpu(nibbles, 2)
-    scales = torch.stack([scale, centre], dim=-1).transpose(0, 1).contiguous().to(weight.dtype)
+    scales = torch.stack([groups.scale, groups.centre], dim=-1)
+    scales = scales.transpose(0, 1).contiguous().to(weight.dtype)
 
     def apply(x: Tensor) -> Tensor:
         flat = x.reshape(-1, columns)
@@ -80,11 +86,10 @@ def int4(weight: Tensor) -> Linear:
 
 def int8(weight: Tensor) -> Linear:
     """Weight-only int8, one symmetric scale per output row; falls back like `int4`."""
-    rows, columns = weight.shape
-    scale = (weight.float().abs().amax(1) / 127).clamp(min=1e-12)
-    levels = (weight.float() / scale[:, None]).round()
     if weight.device.type != "cpu" or weight.dtype != torch.bfloat16:
-        return dense((levels * scale[:, None]).to(weight.dtype))
+        return int8_rounded(weight)
+    rows, columns = weight.shape
+    levels, scale = _int8_levels(weight)
     stored, scales = levels.to(torch.int8), scale.to(weight.dtype)
 
     def apply(x: Tensor) -> Tensor:
@@ -92,3 +97,37 @@ def int8(weight: Tensor) -> Linear:
         return y.reshape(*x.shape[:-1], rows)
 
     return apply
+
+
+@dataclass(frozen=True, eq=False)
+class _Int4Groups:
+    """A weight in groups of 32: levels 0..15 `[N, K/32, 32]`, scale and centre `[N, K/32]`.
+
+    A value is (level - 8) * scale + centre, which is what the kernel computes. Widths that 32 does
+    not divide form one group a row.
+    """
+
+    levels: Tensor
+    scale: Tensor
+    centre: Tensor
+
+    def rounded(self, dtype: torch.dtype) -> Tensor:
+        """The matrix the levels stand for, `[N, K]`."""
+        values = (self.levels - 8) * self.scale[..., None] + self.centre[..., None]
+        return values.flatten(1).to(dtype)
+
+
+def _int4_levels(weight: Tensor) -> _Int4Groups:
+    rows, columns = weight.shape
+    size = columns if columns % INT4_GROUP else INT4_GROUP
+    grouped = weight.float().reshape(rows, columns // size, size)
+    low, high = grouped.amin(-1), grouped.amax(-1)
+    scale = ((high - low) / 15).clamp(min=1e-8)
+    levels = ((grouped - low[..., None]) / scale[..., None]).round().clamp(0, 15)
+    return _Int4Groups(levels, scale, low + 8 * scale)
+
+
+def _int8_levels(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Levels -127..127 `[N, K]` and the scale of each row `[N]`, both float32."""
+    scale = (weight.float().abs().amax(1) / 127).clamp(min=1e-12)
+    return (weight.float() / scale[:, None]).round(), scale

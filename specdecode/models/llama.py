@@ -71,7 +71,7 @@ class LlamaNetwork:
         tokens: Tensor,
         starts: list[int],
         cache: KVCache,
-        select: list[int] | None = None,
+        select: list[list[int]] | None = None,
     ) -> Tensor:
         """See `CausalNetwork.forward`."""
         with torch.inference_mode():
@@ -91,7 +91,7 @@ class LlamaNetwork:
                 gate, up = layer.gate_up(normed).chunk(2, dim=-1)
                 x = x + layer.down(silu(gate) * up)
             if select is not None:
-                x = x[torch.arange(batch, device=self.device), torch.tensor(select)][:, None]
+                x = x[torch.arange(batch, device=self.device)[:, None], torch.tensor(select)]
             logits = self._head(rms_norm(x, (self._hidden,), self._norm, self._eps)).float()
             return check_finite(logits, "the model")
 

@@ -22,7 +22,7 @@ class CausalNetwork(Protocol):
         tokens: Tensor,
         starts: list[int],
         cache: KVCache,
-        select: list[int] | None = None,
+        select: list[list[int]] | None = None,
     ) -> Tensor:
         """Score new tokens and store their state.
 
@@ -31,10 +31,11 @@ class CausalNetwork(Protocol):
                 later call overwrites its slots.
             starts: position of each row's first new token, length B.
             cache: where state is read and written.
-            select: per row, the one index in 0..T-1 whose logits are wanted; None for all.
+            select: per row, K indices in 0..T-1 whose logits are wanted; None for all T. The output
+                head is a fifth of the work, and a prompt needs it for its last token only.
 
         Returns:
-            float32 logits `[B, T, V]`, or `[B, 1, V]` with `select`.
+            float32 logits `[B, T, V]`, or `[B, K, V]` with `select`.
         """
         ...
 

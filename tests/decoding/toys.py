@@ -28,7 +28,11 @@ class TableNetwork:
         self.table = torch.from_numpy(rng.normal(scale=sharpness, size=(V, V, 2, V))).float()
 
     def forward(
-        self, tokens: Tensor, starts: list[int], cache: KVCache, select: list[int] | None = None
+        self,
+        tokens: Tensor,
+        starts: list[int],
+        cache: KVCache,
+        select: list[list[int]] | None = None,
     ) -> Tensor:
         batch, width = tokens.shape
         cache.aim(starts, width, self.device)
@@ -38,7 +42,7 @@ class TableNetwork:
         before = history.gather(1, (positions - 1).clamp(min=0))
         logits = self.table[before, tokens, positions % 2]
         if select is not None:
-            logits = logits[torch.arange(batch), torch.tensor(select)][:, None]
+            logits = logits[torch.arange(batch)[:, None], torch.tensor(select)]
         return logits
 
     def law(self, tokens: list[int]) -> np.ndarray:

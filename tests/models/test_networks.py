@@ -67,13 +67,14 @@ def test_rejected_tokens_leave_no_trace(pair):
     torch.testing.assert_close(logits[0], reference(model, IDS).float()[0, 4:])
 
 
-def test_select_returns_one_row_each(pair):
+def test_select_returns_the_rows_asked_for(pair):
     model, network = pair
 
-    logits = network.forward(IDS, [0, 0], KVCache(2, 8), select=[7, 2])
+    logits = network.forward(IDS, [0, 0], KVCache(2, 8), select=[[7, 0], [2, 3]])
 
     expected = reference(model, IDS).float()
-    torch.testing.assert_close(logits[:, 0], torch.stack([expected[0, 7], expected[1, 2]]))
+    torch.testing.assert_close(logits[0], expected[0, [7, 0]])
+    torch.testing.assert_close(logits[1], expected[1, [2, 3]])
 
 
 def test_remaining_rows_keep_their_state(pair):
