@@ -7,6 +7,7 @@ rows are there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ PLAIN = "plain"
 def main() -> None:
     """Writes data/rows.parquet."""
     settings.work_offline()
+    logging.basicConfig(level="INFO", format="%(message)s")  # progress where no bar can be drawn
     from specdecode.measurement.spool import RowSpool
     from specdecode.workload.offline import measure
     from specdecode.workload.sampling import settings_from

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from torch import Tensor
 
 from specdecode.audit.scorer import Pair
-from specdecode.decoding.scoring import stepwise, teacher_forced
+from specdecode.decoding.scoring import TeacherForcing, stepwise
 from specdecode.drafting import scoring_network
 from specdecode.errors import ModelMismatchError
 from specdecode.models import LoadedModel
@@ -26,7 +26,12 @@ class ModelScorer:
                 f"the draft has {draft.vocab_size} token ids and the target {target.vocab_size}; "
                 "audit with the draft that the outputs were made with, or with none"
             )
-        self._target, self._draft = target, draft
+        self._target = target
+        # Every arm replies to the same prompts; kept states spare reading them again.
+        self._by_target = TeacherForcing(target, batch_tokens=_BATCH_TOKENS)
+        self._by_draft = (
+            None if draft is None else TeacherForcing(draft, batch_tokens=_BATCH_TOKENS)
+        )
         self.vocab_size: int = target.vocab_size
         self.eos_token_ids: Collection[int] = target.eos_token_ids
         self.max_context: int | None = target.max_context
@@ -42,13 +47,13 @@ class ModelScorer:
 
     def target(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
         """See `Scorer.target`."""
-        yield from teacher_forced(self._target, pairs, batch_tokens=_BATCH_TOKENS)
+        yield from self._by_target.score(pairs)
 
     def draft(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
         """See `Scorer.draft`."""
-        if self._draft is None:
+        if self._by_draft is None:
             raise ModelMismatchError("this audit was started without a draft")
-        yield from teacher_forced(self._draft, pairs, batch_tokens=_BATCH_TOKENS)
+        yield from self._by_draft.score(pairs)
 
     def one_by_one(self, prompt: list[int], output: list[int]) -> Tensor:
         """See `Scorer.one_by_one`."""

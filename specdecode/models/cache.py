@@ -14,6 +14,9 @@ from torch import Tensor
 
 from specdecode.errors import ConfigError
 
+# Per layer, keys and values of one row: `[length, heads, D]` each.
+RowState = dict[int, tuple[Tensor, Tensor]]
+
 
 class KVCache:
     """Keys and values of every layer, `[B, S, heads, D]` each.
@@ -78,6 +81,21 @@ class KVCache:
             for layer, (keys, values) in self._layers.items()
         }
         self.batch = len(rows)
+
+    def copy_row(self, row: int, length: int) -> RowState:
+        """The state of a row's first `length` tokens, to be put back with `set_row`."""
+        return {
+            layer: (keys[row, :length].clone(), values[row, :length].clone())
+            for layer, (keys, values) in self._layers.items()
+        }
+
+    def set_row(self, row: int, state: RowState) -> None:
+        """Start a row from a state that `copy_row` took."""
+        for layer, (keys, values) in state.items():
+            if layer not in self._layers:
+                self._layers[layer] = (self._empty(keys[None]), self._empty(values[None]))
+            self._layers[layer][0][row, : len(keys)] = keys
+            self._layers[layer][1][row, : len(values)] = values
 
     def _empty(self, like: Tensor) -> Tensor:
         # Zeros, not empty: a masked slot is multiplied by weight 0, and 0 * NaN is NaN.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specdecode.decoding.scoring import stepwise, teacher_forced
+from specdecode.decoding.scoring import TeacherForcing, stepwise, teacher_forced
 from specdecode.models import load_model
 from tests.tiny_models import write_tiny_model
 
@@ -25,3 +25,15 @@ def test_batched_scores_equal_one_token_at_a_time(model, batch_tokens):
     for index, logits in scored:
         assert logits.shape == (len(PAIRS[index][1]), model.vocab_size)
         torch.testing.assert_close(logits, stepwise(model, PAIRS[index]))
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 3000, 10**6])
+def test_kept_prompts_change_no_score(model, kept_bytes):
+    scorer = TeacherForcing(model, batch_tokens=16, kept_bytes=kept_bytes)
+    replies = [([3, 4, 5], [6, 7]), ([5] * 12, [4]), ([3, 4, 5], [9]), ([5] * 12, [3, 3])]
+    list(scorer.score(PAIRS))
+
+    scored = list(scorer.score(replies))
+
+    for index, logits in scored:
+        torch.testing.assert_close(logits, stepwise(model, replies[index]))
