@@ -65,8 +65,9 @@ class RowSet:
     Attributes:
         rows: in recorded order (order_index when present, else input order).
         total: number of rows read.
-        errors: rows that carry an error or no output: (label, reason).
-        unjudged: rows whose end is not recorded, so that judging the rest would be unfair.
+        errors: rows that carry an error: (label, reason).
+        unjudged: rows without an error whose output, or the end of it, is withheld. What is left
+            out may be just what would have told against the engine, so none may be passed over.
         requested: kinds of sampling that the records asked for, errors included.
     """
 
@@ -103,9 +104,11 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
             errors.append((label, str(record["error"])))
             continue
         if "output_token_ids" in record and record["output_token_ids"] is None:
-            errors.append((label, "no output was recorded"))
+            unjudged.append((label, "neither an output nor an error was recorded"))
             continue
         row, problem = _with_its_end(_parse(record, label, params, vocabulary), vocabulary)
+        if problem is None and not row.output:
+            problem = "the output is empty and no error was recorded"
         if problem is None:
             rows.append(row)
         else:

@@ -258,6 +258,13 @@ class TestWhole:
 
         assert run(rows).verdict == "undecided"
 
+    def test_an_engine_that_withholds_outputs_is_never_lossless(self):
+        withheld = [{**row, "output_token_ids": None} for row in greedy_rows(DRAFT)]
+        report = run(greedy_rows() + withheld)
+
+        assert report.verdict == "undecided"
+        assert "20 rows could not be judged" in report.reasons[0]
+
     def test_a_biased_control_is_named_as_a_reason_to_doubt_the_reference(self):
         law = DRAFT.softmax(-1)
         report = run(sampled_rows(law), baseline=sampled_rows(law, seed=1))

@@ -59,13 +59,24 @@ def test_a_row_without_the_output_field_is_malformed_and_not_an_error_row():
 
 def test_failed_requests_are_counted_and_listed_but_not_judged():
     found = read_rows(
-        [row(), row(error="timeout", output_token_ids=None), row(output_token_ids=None)],
+        [row(), row(error="timeout", output_token_ids=None)],
         vocabulary(),
     )
 
-    assert found.total == 3
+    assert found.total == 2
     assert len(found.rows) == 1
-    assert [reason for _, reason in found.errors] == ["timeout", "no output was recorded"]
+    assert found.errors == [("row 1 (chat-1)", "timeout")]
+    assert not found.unjudged
+
+
+@pytest.mark.parametrize("withheld", [None, []])
+def test_an_output_withheld_without_an_error_is_unjudged(withheld):
+    found = read_rows([row(), row(output_token_ids=withheld)], vocabulary())
+
+    assert len(found.rows) == 1
+    assert not found.errors
+    assert found.unjudged[0][0] == "row 1 (chat-1)"
+    assert "error was recorded" in found.unjudged[0][1]
 
 
 def test_rows_are_read_in_recorded_order():
