@@ -11,6 +11,7 @@ from typing import Any
 
 from specdecode.errors import ConfigError
 from specdecode.governance import Plan
+from specdecode.governance.rules.losslessness import Losslessness
 
 
 def check_agreement(plan: Plan, params: Mapping[str, Any]) -> None:
@@ -32,8 +33,8 @@ def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
     yield from _different_names("arms", [arm.name for arm in plan.arms], decoding["arms"])
     names = [setting["name"] for setting in decoding["sampling"]]
     yield from _different_names("sampling settings", plan.sampling, names)
-    if params["profile"] not in plan.prompts_expected:
-        yield f"the plan does not say how many prompts the profile '{params['profile']}' has"
+    yield from _other_amount(plan, params["profile"], params["prompts"]["limit"])
+    yield from _other_alpha(plan, params["audit"]["alpha"])
     for arm in plan.arms:
         if arm.draft is None:
             continue
@@ -50,6 +51,24 @@ def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
                 f"arm {arm.name} drafts {arm.num_speculative_tokens} tokens in the plan, "
                 f"{tokens} here"
             )
+
+
+def _other_amount(plan: Plan, profile: str, limit: int | None) -> Iterator[str]:
+    """A limit under what the plan expects makes every run an early end: hours for no decision."""
+    expected = plan.prompts_expected.get(profile)
+    if expected is None:
+        yield f"the plan does not say how many prompts the profile '{profile}' has"
+    elif limit is not None and limit < expected:
+        yield (
+            f"the plan expects {expected} prompts of the profile '{profile}', prompts.limit is "
+            f"{limit}"
+        )
+
+
+def _other_alpha(plan: Plan, alpha: float) -> Iterator[str]:
+    for rule in plan.rules:
+        if isinstance(rule, Losslessness) and rule.alpha != alpha:
+            yield f"rule {rule.name} asks for an audit at alpha {rule.alpha:g}, it runs at {alpha:g}"
 
 
 def _different_names(what: str, wanted: list[str], found: list[str]) -> Iterator[str]:

@@ -26,8 +26,7 @@ def evaluate(profile: str, root: Path = ROOT, force: bool = False) -> int:
 
     Args:
         profile: a key of `profiles` in params.yaml. "full" runs in the repository itself, every
-        other one in a scratch
-            copy under .workspaces/.
+            other one in a scratch copy under .workspaces/.
         root: the repository.
         force: measure again although nothing changed.
 

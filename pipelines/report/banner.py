@@ -11,7 +11,8 @@ from pipelines.report.section import Tone
 _MEANING: dict[str, tuple[str, str, Tone]] = {
     "GO": (
         "GO",
-        "Every rule of the plan was shown to hold. The change may move to the next stage.",
+        "Every primary rule was shown to hold and no guardrail raised an alarm. The change may "
+        "move to the next stage.",
         "good",
     ),
     "NO_GO": (

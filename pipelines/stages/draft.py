@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.stages.command import parameters, read_json, run, write_json
-from pipelines.stages.sources import is_model
 from specdecode.errors import ModelMismatchError
 from specdecode.models import convert_source, fingerprint_folder
+from specdecode.models.source import is_derived
 
 FOLDER = Path("models/draft")
 OUTPUT = FOLDER / "manifest.json"
@@ -26,7 +26,7 @@ def main() -> None:
     """Writes models/draft."""
     source = parameters()["draft"]["source"]
     shutil.rmtree(MODEL, ignore_errors=True)
-    if is_model(source):
+    if not is_derived(source):
         convert_source(source, MODEL)
         check_vocabulary(TARGET, MODEL)
         made_of, folder = fingerprint_folder(MODEL).to_json(), str(MODEL)

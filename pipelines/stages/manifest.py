@@ -14,7 +14,7 @@ from typing import Any
 from pipelines.agreement import check_agreement
 from pipelines.digests import sha256_json, sha256_tree
 from pipelines.stages.command import parameters, read_json, run, write_json
-from specdecode.governance import load_plan
+from specdecode.governance import PLAN_ENTRY, Plan, load_plan, plan_sha256, sealed_sha256
 from specdecode.models.fingerprint import sha256_file
 
 OUTPUT = "reports/manifest.json"
@@ -43,8 +43,11 @@ FILES = {
 }
 
 
-def entries(params: dict[str, Any]) -> dict[str, str]:
-    """Returns the digest of each input by name."""
+def entries(params: dict[str, Any], plan: Plan) -> dict[str, str]:
+    """Returns the digest of each input by name.
+
+    The plan enters twice: its bytes, and its meaning, by which `decide` knows it again.
+    """
     found = {f"target.{part}": digest for part, digest in _parts("reports/state/target.json")}
     draft = read_json("models/draft/manifest.json")
     found |= {f"draft.{part}": draft["fingerprint"][part] for part in PARTS}
@@ -53,6 +56,7 @@ def entries(params: dict[str, Any]) -> dict[str, str]:
     found |= {f"code.{name}": sha256_tree(Path("specdecode", name), (".py",)) for name in LIBRARY}
     found["code.quality"] = sha256_tree(Path("pipelines/quality"), (".py",))
     found |= {f"stage.{name}": sha256_file(Path(f"pipelines/stages/{name}.py")) for name in STAGES}
+    found[PLAN_ENTRY] = plan_sha256(plan)
     found["params"] = sha256_json({key: params[key] for key in params if key != "profiles"})
     return found
 
@@ -60,14 +64,15 @@ def entries(params: dict[str, Any]) -> dict[str, str]:
 def main() -> None:
     """Writes reports/manifest.json, once plan and parameters are about the same experiment."""
     params = parameters()
-    check_agreement(load_plan(FILES["plan"]), params)
-    found = entries(params)
+    plan = load_plan(FILES["plan"])
+    check_agreement(plan, params)
+    found = entries(params, plan)
     write_json(
         OUTPUT,
         {
             "schema": "specdecode.manifest/1",
             "entries": found,
-            "manifest_sha256": sha256_json(found),
+            "manifest_sha256": sealed_sha256(found),
         },
     )
 

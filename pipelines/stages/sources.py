@@ -1,7 +1,7 @@
 """Stage `sources`: which bytes stand behind the model sources of params.yaml, right now.
 
-Runs at every start and costs a look at file dates. It writes digests and no paths, so that the
-stages after it re-run when, and only when, a source has other content, on whatever machine.
+Runs at every start and costs a look at file dates. It writes digests and the source as
+params.yaml names it, so that the stages after it re-run when one of the two changes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,9 @@ from typing import Any
 
 from pipelines.digests import sha256_files
 from pipelines.stages.command import parameters, run, write_json
-from specdecode.models.source import resolve_source
+from specdecode.models.source import is_derived, resolve_source
 
 OUTPUT = "reports/state/sources.json"
-
-
-def is_model(draft: str | None) -> bool:
-    """Tells whether a draft setting names a model with weights of its own."""
-    return draft is not None and not draft.startswith(
-        ("self-", "early-exit:", "prompt-lookup", "suffix")
-    )
 
 
 def describe(spec: str) -> dict[str, Any]:
@@ -37,7 +30,7 @@ def main() -> None:
         OUTPUT,
         {
             "target": describe(params["target"]["source"]),
-            "draft": describe(draft) if is_model(draft) else own,
+            "draft": own if is_derived(draft) else describe(draft),
         },
     )
 

@@ -9,6 +9,12 @@ caller can fix, 1 an engine failure, 130 interrupted.
 
 from __future__ import annotations
 
+import os
+
+# Before any library is imported: nothing this command uses may phone home unless asked to.
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
 from specdecode.cli.main import main
 
 __all__ = ["main"]

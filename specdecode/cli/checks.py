@@ -68,12 +68,11 @@ def _package(name: str, *, required: bool) -> Check:
     try:
         return Check(name=name, status="ok", detail=version(name))
     except PackageNotFoundError:
-        extra = "specdecode" if required else "specdecode[pipelines]"
         return Check(
             name=name,
             status="missing" if required else "note",
             detail="not installed" if required else "not installed; only the pipeline needs it",
-            fix=f"make .venv, or pip install '{extra}'",
+            fix="run `make install`",
         )
 
 

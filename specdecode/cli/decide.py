@@ -18,10 +18,14 @@ def decide_command(
     plan: Annotated[Path, typer.Option("--plan", help="The plan, written before the run.")],
     rows: Annotated[Path, typer.Option("--rows", help="Recorded rows (parquet).")],
     audit: Annotated[
-        Path | None, typer.Option("--audit", help="Result of the audit (JSON).")
+        Path | None, typer.Option("--audit", help="Result of the audit of these very rows (JSON).")
     ] = None,
     manifest: Annotated[
-        Path | None, typer.Option("--manifest", help="Manifest the rows were measured under.")
+        Path | None,
+        typer.Option(
+            "--manifest",
+            help="Manifest the rows were measured under (JSON); ties rows and plan to each other.",
+        ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -30,7 +34,9 @@ def decide_command(
     Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID, 2 wrong usage.
 
     Example: specdecode decide --plan plans/default.yaml --rows data/rows.parquet
-    --audit reports/audit.json
+    --audit reports/audit.json --manifest reports/manifest.json
+
+    Without --manifest nothing shows that the rows were measured for this plan.
     """
     from specdecode.governance import decide, load_plan
     from specdecode.measurement.records import read_parquet

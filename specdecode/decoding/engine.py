@@ -60,7 +60,7 @@ class Engine:
     def load(
         cls,
         target: str | Path | LoadedModel,
-        draft: str | None = None,
+        draft: str | Path | None = None,
         *,
         verification: str = "block",
         num_speculative_tokens: int | str = 5,

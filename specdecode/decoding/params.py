@@ -24,7 +24,7 @@ class SamplingParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_tokens: int = Field(64, ge=1, description="most tokens in the reply")
-    temperature: float = Field(1.0, ge=0, description="0 decodes greedily")
+    temperature: float = Field(1.0, ge=0, description="0 decodes greedily; else at least 1e-4")
     top_k: int = Field(0, ge=0, description="keep the k most likely tokens; 0 keeps all")
     top_p: float = Field(1.0, gt=0, le=1, description="keep the smallest set of this probability")
     min_p: float = Field(0.0, ge=0, le=1, description="keep tokens of min_p x the top probability")
@@ -63,6 +63,25 @@ class SamplingParams(BaseModel):
     def _finite(cls, value: float) -> float:
         if not math.isfinite(value):
             raise ValueError("must be a finite number")
+        return value
+
+    @field_validator("temperature", mode="after")
+    @classmethod
+    def _divisible(cls, value: float) -> float:
+        if 0 < value < 1e-4:
+            raise ValueError(
+                "divides logits beyond what a float can hold; use 0 to decode greedily"
+            )
+        return value
+
+    @field_validator("logit_bias", mode="after")
+    @classmethod
+    def _finite_biases(cls, value: dict[int, float] | None) -> dict[int, float] | None:
+        wrong = [token for token, bias in (value or {}).items() if not math.isfinite(bias)]
+        if wrong:
+            raise ValueError(
+                f"the bias of token {wrong[0]} must be a finite number (ban with -1e4)"
+            )
         return value
 
     @property

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from specdecode.drafting.base import Drafter
 from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.drafting.prompt_lookup import PromptLookupDrafter
@@ -19,23 +21,27 @@ from specdecode.models.generic import refuse_unsupported
 from specdecode.models.linear import fastest_exact, int4, int4_rounded, int8, int8_rounded
 from specdecode.models.load import LoadedModel, load_model
 from specdecode.models.network import CausalNetwork
+from specdecode.models.source import EARLY_EXIT
 
 
-def make_drafter(spec: str, target: LoadedModel) -> Drafter:
+def make_drafter(spec: str | Path, target: LoadedModel) -> Drafter:
     """Build the drafter that `spec` names, for `target`.
 
     Raises:
-        ConfigError: a malformed spec.
+        ConfigError: a malformed spec, or a drafter that does not exist yet.
         ModelNotFoundError: a draft model that is not there.
         ModelMismatchError: a draft model that speaks another vocabulary.
     """
+    spec = str(spec)
+    if spec == "suffix":
+        raise ConfigError("draft 'suffix' is not available yet: use 'prompt-lookup'")
     if spec == "self-int4":
         return SelfDrafter(spec, target.build_network(int4, int8))
     if spec == "self-int8":
         return SelfDrafter(spec, target.build_network(int8, int8))
     if spec == "prompt-lookup":
         return PromptLookupDrafter(target.vocab_size, target.device)
-    if spec.startswith("early-exit:"):
+    if spec.startswith(EARLY_EXIT):
         layers = _exit_layer(spec, target)
         return SelfDrafter(spec, target.build_network(fastest_exact, fastest_exact, layers))
     dtype = str(target.dtype).removeprefix("torch.")
@@ -86,7 +92,7 @@ def check_same_vocabulary(target: LoadedModel, draft: LoadedModel) -> None:
 
 def _exit_layer(spec: str, target: LoadedModel) -> int:
     depth = int(target.config.num_hidden_layers)
-    text = spec.removeprefix("early-exit:")
+    text = spec.removeprefix(EARLY_EXIT)
     if not text.isdigit() or not 1 <= int(text) < depth:
         raise ConfigError(
             f"draft '{spec}': write early-exit:K with K from 1 to {depth - 1} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import torch
@@ -29,16 +30,20 @@ def convert_source(spec: str, out_dir: Path | str, dtype: torch.dtype = torch.bf
     source, out = resolve_source(spec), Path(out_dir)
     if source.kind == "folder" and source.path.resolve() == out.resolve():
         return out
-    partial = out.with_name(out.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    if source.kind == "folder":
-        for file in source.files:
-            shutil.copyfile(file, partial / file.name)  # copyfile follows the hub cache's links
-    else:
-        _convert_gguf(source, partial, dtype)
-    shutil.rmtree(out, ignore_errors=True)
-    partial.rename(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # A folder of its own per process: two that convert at once must not write into each other's.
+    partial = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        if source.kind == "folder":
+            for file in source.files:
+                shutil.copyfile(file, partial / file.name)  # copyfile follows the hub cache's links
+        else:
+            _convert_gguf(source, partial, dtype)
+        partial.chmod(0o755)
+        shutil.rmtree(out, ignore_errors=True)
+        partial.rename(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return out
 
 
@@ -61,7 +66,6 @@ def _convert_gguf(source: Source, out: Path, dtype: torch.dtype) -> None:
     plain.load_state_dict(loaded.state_dict())
     plain.to(dtype).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    for (
-        file
-    ) in out.iterdir():  # safetensors are written owner-only, which a shared cache can't read
+    # Safetensors are written owner-only, which other users of a shared cache can't read.
+    for file in out.iterdir():
         file.chmod(0o644)

@@ -34,6 +34,15 @@ MODEL_FILE_PATTERNS = (
 )
 
 
+EARLY_EXIT = "early-exit:"
+_FROM_THE_TARGET = ("self-int4", "self-int8", "prompt-lookup")
+
+
+def is_derived(draft: str) -> bool:
+    """Whether a draft spec is made from the target, so that there is no source to resolve."""
+    return draft in _FROM_THE_TARGET or draft.startswith(EARLY_EXIT)
+
+
 @dataclass(frozen=True)
 class Source:
     """A model source resolved to files on this machine.

@@ -7,9 +7,10 @@ and one set of symbols:
     X_1..X_γ      draft tokens; X_i is ``draft_tokens[b, i - 1]``
     q, M_s        draft law; row i - 1 is the law that X_i was drawn from
     p, M_b        target law; row i is the law after i draft tokens
-    p_i           running ratio of target to draft along X_1..X_i (clipped at 1, except in greedy
-    block) h_i           probability that coin i accepts; it does iff ``coins.accept[b, i - 1] <
-    h_i`` τ             draft tokens kept (``num_accepted``)
+    p_i           running ratio of target to draft along X_1..X_i; clipped at 1, except in
+                  greedy block verification
+    h_i           probability that coin i accepts: iff ``coins.accept[b, i - 1] < h_i``
+    τ             draft tokens kept (``num_accepted``)
 
 Arithmetic is float64 in a fixed order of additions, so that equal inputs and coins give equal
 results on every device, in every batch and at every padding.

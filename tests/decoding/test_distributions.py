@@ -114,6 +114,9 @@ def test_a_bias_outside_the_vocabulary_is_refused():
     [
         ("temperature", -0.1),
         ("temperature", float("nan")),
+        ("temperature", 1e-40),
+        ("logit_bias", {3: float("inf")}),
+        ("logit_bias", {3: float("nan")}),
         ("top_p", 0),
         ("top_p", 1.5),
         ("top_k", -1),

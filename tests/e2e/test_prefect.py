@@ -108,7 +108,7 @@ def test_the_nightly_deployment_has_its_schedule_and_pool(deployed: Project) -> 
 
     deployment = json.loads(shown[shown.index("{") : shown.rindex("}") + 1])
     assert deployment["work_pool_name"] == "cpu"
-    assert deployment["parameters"] == {"profile": "full"}
+    assert deployment["parameters"] == {"profile": "full", "remeasure": True}
     assert deployment["schedules"][0]["schedule"]["cron"] == "0 2 * * *"
 
 

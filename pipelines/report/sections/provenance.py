@@ -29,7 +29,7 @@ def inputs_section(inputs: ReportInputs) -> Section:
 
 
 def plan_section(inputs: ReportInputs) -> Section:
-    """The plan, written before the run, and the parameters of the run."""
+    """The plan and the parameters of the run."""
     tables = []
     if inputs.plan is not None:
         tables.append(_flat_table("Plan", inputs.plan))
@@ -39,7 +39,8 @@ def plan_section(inputs: ReportInputs) -> Section:
     return Section(
         "plan",
         "Plan and parameters",
-        f"Thresholds were fixed in the plan before anything was measured. Plan SHA-256 {digest}.",
+        f"What had to be shown. The plan is hashed, not sealed: its history in Git says when which "
+        f"threshold was written. Plan SHA-256 {digest}.",
         (),
         tables,
     )
