@@ -137,7 +137,8 @@ def _sampled_row(
         p = row_law(logits[start:stop], row, start)
         q = None
         if draft_logits is not None:
-            q = row_law(draft_logits[start:stop], row, start)
+            # Where the draft proposes nothing its law is 0 / 0; no mass means no bet.
+            q = row_law(draft_logits[start:stop], row, start).nan_to_num(nan=0.0)
         tokens = torch.tensor(row.output[start:stop], device=p.device)
         bets = centred_bets(p, tokens, q, chosen).cpu().numpy()
         read_before = result.process.tokens_read

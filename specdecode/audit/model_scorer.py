@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from torch import Tensor
 
+from specdecode.audit.proposals import ProposalScorer
 from specdecode.audit.scorer import Pair
 from specdecode.decoding.scoring import TeacherForcing, stepwise
-from specdecode.drafting import scoring_network
+from specdecode.drafting import make_drafter, scoring_network
 from specdecode.errors import ModelMismatchError
 from specdecode.models import LoadedModel
 from specdecode.models.network import CausalNetwork
@@ -17,21 +19,22 @@ from specdecode.models.network import CausalNetwork
 _BATCH_TOKENS = 1024
 
 
-class ModelScorer:
-    """A scorer over a loaded target and, where it is known, the network that drafts for it."""
+class DraftSource(Protocol):
+    """Whatever gives draft logits for (prompt, reply) pairs."""
 
-    def __init__(self, target: LoadedModel, draft: CausalNetwork | None = None) -> None:
-        if draft is not None and draft.vocab_size != target.vocab_size:
-            raise ModelMismatchError(
-                f"the draft has {draft.vocab_size} token ids and the target {target.vocab_size}; "
-                "audit with the draft that the outputs were made with, or with none"
-            )
+    def score(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
+        """See `Scorer.draft`."""
+        ...
+
+
+class ModelScorer:
+    """A scorer over a loaded target and, where it is known, the source of the draft's laws."""
+
+    def __init__(self, target: LoadedModel, draft: DraftSource | None = None) -> None:
         self._target = target
         # Every arm replies to the same prompts; kept states spare reading them again.
         self._by_target = TeacherForcing(target, batch_tokens=_BATCH_TOKENS)
-        self._by_draft = (
-            None if draft is None else TeacherForcing(draft, batch_tokens=_BATCH_TOKENS)
-        )
+        self._by_draft = draft
         self.vocab_size: int = target.vocab_size
         self.eos_token_ids: Collection[int] = target.eos_token_ids
         self.max_context: int | None = target.max_context
@@ -60,14 +63,28 @@ class ModelScorer:
         return stepwise(self._target, (prompt, output))
 
 
-def draft_network(
+def draft_source(
     draft: str | LoadedModel | CausalNetwork | None, target: LoadedModel
-) -> CausalNetwork | None:
-    """The network behind a draft; None for no draft, and for drafters that have no network.
+) -> DraftSource | None:
+    """What tells the draft's laws; None when no draft is given.
 
-    Prompt lookup proposes without a model, so there is no law that a faulty verifier could leak;
-    the audit then looks in the other directions only and says so.
+    A drafter without a network (prompt lookup) is asked what it would propose after each prefix:
+    its one-hot law is where a faulty verifier leans, as with any other draft.
+
+    Raises:
+        ModelMismatchError: the draft has another vocabulary than the target.
     """
+    if draft is None:
+        return None
     if isinstance(draft, str):
-        return scoring_network(draft, target)
-    return draft.network if isinstance(draft, LoadedModel) else draft
+        network = scoring_network(draft, target)
+        if network is None:
+            return ProposalScorer(make_drafter(draft, target), target.vocab_size)
+    else:
+        network = draft.network if isinstance(draft, LoadedModel) else draft
+    if network.vocab_size != target.vocab_size:
+        raise ModelMismatchError(
+            f"the draft has {network.vocab_size} token ids and the target {target.vocab_size}; "
+            "audit with the draft that the outputs were made with"
+        )
+    return TeacherForcing(network, batch_tokens=_BATCH_TOKENS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specdecode.audit.judge import Judgement, judge
-from specdecode.audit.model_scorer import ModelScorer, draft_network
+from specdecode.audit.model_scorer import ModelScorer, draft_source
 from specdecode.audit.report import AuditReport, report_of
 from specdecode.audit.rows import read_rows
 from specdecode.audit.scorer import Scorer
@@ -96,4 +96,4 @@ def audit_with(
 def _scorer(target: str | Path | LoadedModel, draft: Draft) -> ModelScorer:
     loaded = load_model(target) if isinstance(target, str | Path) else target
     spec = str(draft) if isinstance(draft, Path) else draft
-    return ModelScorer(loaded, draft_network(spec, loaded))
+    return ModelScorer(loaded, draft_source(spec, loaded))

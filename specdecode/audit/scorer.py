@@ -43,7 +43,7 @@ class Scorer(Protocol):
         """Target logits of (prompt, output) pairs, many tokens per forward pass."""
 
     def draft(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
-        """Draft logits of (prompt, output) pairs."""
+        """Draft logits of (prompt, output) pairs; a row of -infinity proposes nothing there."""
 
     def one_by_one(self, prompt: list[int], output: list[int]) -> Tensor:
         """Target logits computed one token per forward pass: [len(output), V]."""

@@ -1,5 +1,7 @@
 """The audit reads what the engine really writes."""
 
+import random
+
 import pytest
 
 from specdecode import Engine, SamplingParams
@@ -125,8 +127,48 @@ def test_a_draft_of_another_vocabulary_is_refused(arms, target, tmp_path, monkey
         audit(arms["plain"], target, other)
 
 
-def test_a_draft_without_a_network_leaves_the_draft_direction_out(arms, target):
-    report = audit(arms["plain"], target, "prompt-lookup")
+class TestPromptLookup:
+    """A drafter without a network is known by what it proposes."""
 
-    assert report.sampled["draft_known"] is False
-    assert "without the draft" in " ".join(report.reasons)
+    @staticmethod
+    def repeated(row, accepted):
+        """The row after a prompt that holds its reply; each proposal accepted with a chance."""
+        coins = random.Random(row["prompt_id"])
+        prompt = [*row["prompt_token_ids"], *row["output_token_ids"]]
+        copy = row["output_token_ids"]
+        reply = [t if coins.random() < accepted else coins.randrange(VOCAB) for t in copy]
+        sampling = {**row["sampling"], "temperature": 1.0, "top_p": 1.0}
+        begun = [*prompt, *row["prompt_token_ids"]]
+        return {
+            **row,
+            "prompt_token_ids": begun,
+            "output_token_ids": reply,
+            "sampling": sampling,
+            "order_index": None,
+        }
+
+    def test_honest_outputs_are_lossless_in_the_draft_direction_too(self, target):
+        engine = Engine.load(target, "prompt-lookup")
+        repetitive = [[*prompt, *prompt, *prompt] for prompt in PROMPTS]
+        drafted = [{**row, "drafted": 1} for row in rows(engine, SAMPLED, repetitive)]
+        report = audit(drafted, target, "prompt-lookup")
+
+        assert report.verdict == "lossless", report.reasons
+        assert report.sampled["draft_known"] is True
+        assert report.directions["draft"] != 0.0
+
+    def test_a_verifier_that_accepts_proposals_too_often_leans_towards_them(self, arms, target):
+        honest = [row for row in arms["plain"] if row["sampling"]["temperature"]]
+        report = audit([self.repeated(row, 0.9) for row in honest], target, "prompt-lookup")
+
+        assert report.verdict == "biased"
+        assert max(report.directions, key=report.directions.get) == "draft"
+
+    def test_positions_without_a_proposal_bet_nothing(self, target):
+        unseen = {
+            "prompt_token_ids": [1],
+            "output_token_ids": list(range(2, 30)),
+            "sampling": {"temperature": 1.0, "top_p": 0.95, "min_p": 0.01, "top_k": 40},
+        }
+
+        assert audit([unseen], target, "prompt-lookup").directions["draft"] == 0.0
