@@ -68,7 +68,7 @@ def _other_amount(plan: Plan, profile: str, limit: int | None) -> Iterator[str]:
 def _other_alpha(plan: Plan, alpha: float) -> Iterator[str]:
     for rule in plan.rules:
         if isinstance(rule, Losslessness) and rule.alpha != alpha:
-            yield f"rule {rule.name} asks for an audit at alpha {rule.alpha:g}, it runs at {alpha:g}"
+            yield f"rule {rule.name} asks for alpha {rule.alpha:g}, the audit runs at {alpha:g}"
 
 
 def _different_names(what: str, wanted: list[str], found: list[str]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Stage `decide`: the plan and the rows in, the verdict and every metric out.
 
 Both come from the same rows in one stage, with the plan's baseline and seed, so the report, the
-tracker and the gate show the same numbers and intervals. The verdict is a result whatever it says; the stage fails only when it cannot be computed.
+tracker and the gate show the same numbers and intervals. The verdict is a result whatever it says;
+the stage fails only when it cannot be computed.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class SamplingParams(BaseModel):
     def _divisible(cls, value: float) -> float:
         if 0 < value < 1e-4:
             raise ValueError(
-                "divides logits beyond what a float can hold; use 0 to decode greedily"
+                "must be 0 (greedy) or at least 1e-4: a float cannot hold the quotient"
             )
         return value
 
@@ -79,9 +79,8 @@ class SamplingParams(BaseModel):
     def _finite_biases(cls, value: dict[int, float] | None) -> dict[int, float] | None:
         wrong = [token for token, bias in (value or {}).items() if not math.isfinite(bias)]
         if wrong:
-            raise ValueError(
-                f"the bias of token {wrong[0]} must be a finite number (ban with -1e4)"
-            )
+            raise ValueError(f"the bias of token {wrong[0]} must be finite (-1e4 bans a token)")
+
         return value
 
     @property

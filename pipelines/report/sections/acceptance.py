@@ -57,9 +57,9 @@ def acceptance_section(inputs: ReportInputs) -> Section:
     return Section(
         "acceptance",
         "Acceptance",
-        "Acceptance explains speed; it proves nothing. A faulty verifier accepts more. Near its end "
-        "a reply can take fewer tokens than a block holds; those steps draft less, or nothing, and "
-        "count here like all others.",
+        "Acceptance explains speed; it proves nothing. A faulty verifier accepts more. Near its "
+        "end a reply can take fewer tokens than a block holds; those steps draft less, or nothing, "
+        "and count here like all others.",
         charts,
         [table],
     )
