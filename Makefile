@@ -8,6 +8,7 @@ VENV    ?= .venv
 PROFILE ?= full
 PORT    ?= 5000
 ARGS    ?=
+JOBS    ?= 2
 
 # The first interpreter that fits; `make PYTHON=/path/to/python3.12 …` overrides. Looked up only when .venv has to be made.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -61,8 +62,9 @@ $(READY):
 evaluate: $(READY) ## run the evaluation; PROFILE=smoke for a short one
 	@'$(PY)' -m pipelines.evaluate --profile '$(PROFILE)' $(ARGS)
 
-test: $(READY) ## run all tests; ARGS='-k name' for some
-	@'$(PY)' -m pytest $(ARGS)
+test: $(READY) ## run all tests, JOBS at a time; ARGS='-k name' for some
+	@# One thread a process: two that want all cores wait for each other more than they compute.
+	@OMP_NUM_THREADS=1 '$(PY)' -m pytest --numprocesses '$(JOBS)' --dist loadscope $(ARGS)
 
 lint: $(READY) ## ruff, mypy, import order
 	@'$(PY)' -m ruff check .

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,9 +159,13 @@ def _converted(source: Source) -> Path:
     home = os.environ.get("SPECDECODE_CACHE", "~/.cache/specdecode")
     digest = hashlib.sha256("".join(sha256_file(f) for f in source.files).encode()).hexdigest()
     folder = Path(home).expanduser() / "models" / digest[:16]
-    if not (folder / "config.json").is_file():
+    if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        convert_source(str(source.path), folder)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            made = convert_source(str(source.path), Path(scratch) / "model")
+            # A folder appears whole or not at all; whoever comes second keeps the first one's.
+            with contextlib.suppress(OSError):
+                made.rename(folder)
     return folder
 
 
