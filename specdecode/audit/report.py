@@ -42,8 +42,9 @@ class AuditReport:
     """Losslessness of the outputs of one arm.
 
     Attributes:
-        verdict: "biased" if anything was found; "lossless" if nothing was and every kind of row
-            present was read in sufficient number; else "undecided".
+        verdict: "biased" if anything was found; "lossless" if nothing was, every kind of row
+            present was read in sufficient number, and the draft is known where sampled rows say
+            that tokens were drafted; else "undecided".
         reasons: why, worst first; never empty.
         alpha: probability of calling a correct engine biased by its sampled rows.
         e_value: evidence against losslessness after the last token (1 = none); biased once it has
@@ -165,10 +166,18 @@ def _sampled_finding(
             )
         return "biased", reasons
     if process.tokens_read < min_tokens:
-        return "undecided", [
+        reasons.append(
             f"{process.tokens_read} sampled tokens were read without a finding; at least "
             f"{min_tokens} are needed before that counts as lossless"
-        ]
+        )
+    if judgement.rows.drafted and not judgement.has_draft:
+        reasons.append(
+            "tokens were drafted for these rows, and without the draft outputs that lean towards "
+            "it, the usual fault of a verifier, go unseen; give the draft that was used "
+            "(--draft on the command line, draft= in Python)"
+        )
+    if reasons:
+        return "undecided", reasons
     looked = (
         "towards the draft, sharper, flatter"
         if judgement.has_draft

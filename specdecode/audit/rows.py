@@ -69,6 +69,7 @@ class RowSet:
         unjudged: rows without an error whose output, or the end of it, is withheld. What is left
             out may be just what would have told against the engine, so none may be passed over.
         requested: kinds of sampling that the records asked for, errors included.
+        drafted: whether some record says that tokens were drafted for it.
     """
 
     rows: list[AuditRow]
@@ -76,6 +77,7 @@ class RowSet:
     errors: list[tuple[str, str]]
     unjudged: list[tuple[str, str]]
     requested: frozenset[Kind]
+    drafted: bool
 
 
 def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> RowSet:
@@ -83,7 +85,7 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
 
     Args:
         records: mappings with prompt_token_ids, output_token_ids and sampling (a mapping or its
-            JSON text); optional prompt_id, finish_reason, order_index, error.
+            JSON text); optional prompt_id, finish_reason, order_index, error, drafted.
         vocabulary: of the target.
 
     Raises:
@@ -94,9 +96,10 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
     errors: list[tuple[str, str]] = []
     unjudged: list[tuple[str, str]] = []
     requested: set[Kind] = set()
-    total = 0
+    total, drafted = 0, False
     for index, record in enumerate(records):
         total += 1
+        drafted = drafted or bool(record.get("drafted"))
         label = _label(record, index)
         params = _params(record, label)
         requested.add("greedy" if params.is_greedy else "sampled")
@@ -113,7 +116,7 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
             rows.append(row)
         else:
             unjudged.append((label, problem))
-    return RowSet(_in_order(rows), total, errors, unjudged, frozenset(requested))
+    return RowSet(_in_order(rows), total, errors, unjudged, frozenset(requested), drafted)
 
 
 def _label(record: Mapping[str, Any], index: int) -> str:

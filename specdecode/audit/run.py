@@ -35,12 +35,12 @@ def audit(
 
     Args:
         rows: mappings with prompt_token_ids, output_token_ids and sampling (mapping or JSON text);
-            optional prompt_id, order_index, finish_reason, error. When order_index is present,
-            rows are read in its order.
+            optional prompt_id, order_index, finish_reason, error, drafted. When order_index is
+            present, rows are read in its order.
         target: the reference, or where to load it from.
         draft: the draft that was used, if known: a drafter spec such as "self-int4", a model, or
             its network. Without it, outputs that lean towards the draft (the usual fault of a
-            verifier) go unseen.
+            verifier) go unseen, so sampled rows that say they were `drafted` stay undecided.
         alpha: probability of calling a lossless engine biased.
         baseline_rows: plain decoding of the same prompts as control, in the same form.
 

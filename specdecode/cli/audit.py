@@ -28,7 +28,13 @@ def audit_command(
     target: Annotated[
         str, typer.Option(help="Target model: folder, .gguf file, hub:… or pypi:…")
     ] = DEFAULT_TARGET,
-    draft: Annotated[str | None, typer.Option(help="Draft model, where it is known.")] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            help="Draft the rows were made with: self-int4, early-exit:K, prompt-lookup or a "
+            "model. Sampled rows that record drafted tokens stay undecided without it."
+        ),
+    ] = None,
     alpha: Annotated[
         float, typer.Option(help="Probability of calling a lossless engine biased.")
     ] = 0.01,

@@ -115,6 +115,26 @@ class TestSampledRows:
         assert "without the draft" in report.reasons[0]
         assert report.sampled["draft_known"] is False
 
+    @pytest.mark.parametrize("drafted", [3, 0, None])
+    def test_rows_that_drafted_are_undecided_without_the_draft(self, drafted):
+        rows = [{**row, "drafted": drafted} for row in sampled_rows(TARGET.softmax(-1))]
+        unknown = run(rows, scorer=ToyScorer(TARGET, shake=1e-5))
+
+        assert unknown.verdict == ("undecided" if drafted else "lossless")
+        assert ("--draft" in unknown.reasons[0]) is bool(drafted)
+        assert run(rows).verdict == "lossless"
+
+    def test_without_the_draft_a_fault_that_shows_elsewhere_is_still_biased(self):
+        law = toys.argmax_of_target(TARGET.softmax(-1), DRAFT)
+        rows = [{**row, "drafted": 3} for row in sampled_rows(law)]
+
+        assert run(rows, scorer=ToyScorer(TARGET, shake=1e-5)).verdict == "biased"
+
+    def test_greedy_rows_that_drafted_need_no_draft(self):
+        rows = [{**row, "drafted": 3} for row in greedy_rows()]
+
+        assert run(rows, scorer=ToyScorer(TARGET, shake=1e-5)).verdict == "lossless"
+
     def test_a_border_tie_is_not_a_violation(self):
         table = TARGET.clone()
         order = table.argsort(-1, descending=True)

@@ -110,3 +110,23 @@ def test_findings_with_brackets_are_printed_as_they_are(audit, rows, monkeypatch
     monkeypatch.setattr("specdecode.audit.audit_arms", lambda *_, **__: {"[x]": fake})
     done = audit(rows)
     assert "[x]: [bold]no[/bold]" in done.out
+
+
+def test_sampled_rows_that_drafted_are_undecided_until_the_draft_is_given(
+    audit, rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("specdecode.audit.report.min_sampled_tokens", lambda _: 1)
+    path = tmp_path / "drafted.jsonl"
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    params = {"temperature": 50.0, "top_p": 1.0}  # close to uniform: nothing to find in 48 tokens
+    drafted = [
+        {**row, "sampling": {**row["sampling"], **params}, "drafted": 4}
+        for row in lines
+        if row["arm"] == "block"
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in drafted))
+
+    without = audit(path)
+    assert without.code == 11
+    assert "--draft" in without.out
+    assert audit(path, "--draft", "early-exit:1").code == 0
