@@ -251,13 +251,14 @@ def write_parquet(records: Iterable[Record] | pa.Table, path: Path | str) -> Non
 
 
 def read_parquet(path: Path | str) -> pa.Table:
-    """Read rows written by `write_parquet` (or by others with the same columns).
+    """Read rows written by `write_parquet`, or by others who did not record every column.
 
     Returns:
-        A table with exactly `RECORD_SCHEMA`, columns in its order.
+        A table with exactly `RECORD_SCHEMA`, columns in its order; an absent column is null.
 
     Raises:
-        EvidenceError: no such file, not a parquet file, or other columns or types than a record's.
+        EvidenceError: no such file, not a parquet file, a required column is absent, or a column
+            is unknown or of another type than a record's.
     """
     path = Path(path)
     if not path.is_file():
@@ -291,16 +292,23 @@ def to_records(table: pa.Table) -> Iterator[Record]:
 
 
 def checked(table: pa.Table, where: Path | str = "rows") -> pa.Table:
-    """The table with exactly `RECORD_SCHEMA`, or an EvidenceError naming what differs."""
+    """The table with exactly `RECORD_SCHEMA`, or an EvidenceError naming what differs.
+
+    A column that may be null and is absent was not measured, so it is filled with nulls.
+    """
     wanted, found = set(RECORD_SCHEMA.names), table.column_names
-    if missing := [name for name in RECORD_SCHEMA.names if name not in found]:
+    required = [field.name for field in RECORD_SCHEMA if not field.nullable]
+    if missing := [name for name in required if name not in found]:
         raise EvidenceError(f"{where}: columns missing: {', '.join(missing)}")
     if unknown := sorted(set(found) - wanted):
         raise EvidenceError(f"{where}: columns no record has: {', '.join(unknown)}")
-    if len(found) != len(wanted):
+    if len(found) != len(set(found)):
         raise EvidenceError(f"{where}: a column occurs twice")
     columns = []
     for field in RECORD_SCHEMA:
+        if field.name not in found:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+            continue
         column = table.column(field.name)
         try:
             columns.append(column.cast(field.type))

@@ -17,6 +17,7 @@ from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import (
     RECORD_SCHEMA,
     Record,
+    checked,
     read_parquet,
     read_records,
     to_records,
@@ -118,11 +119,35 @@ def test_key_order_and_time_zone_of_the_writer_do_not_enter_the_digest():
     assert rows_sha256(to_records(to_table([reordered]))) == rows_sha256([here])
 
 
-def test_a_missing_column_is_named(tmp_path):
-    pq.write_table(to_table([record()]).drop_columns(["quality", "steps"]), tmp_path / "r.parquet")
+def test_a_missing_required_column_is_named(tmp_path):
+    table = to_table([record()]).drop_columns(["sampling", "arm", "quality"])
+    pq.write_table(table, tmp_path / "r.parquet")
 
-    with pytest.raises(EvidenceError, match=r"r\.parquet: columns missing: steps, quality"):
+    with pytest.raises(EvidenceError, match=r"r\.parquet: columns missing: arm, sampling$"):
         read_parquet(tmp_path / "r.parquet")
+
+
+def test_columns_an_engine_need_not_record_may_be_absent(tmp_path):
+    """What is left is the 24 columns that engines of every kind record."""
+    ours = (
+        *("profile", "prompt_token_ids", "output_text", "seed", "draft_s", "verify_s", "other_s"),
+        *("target_tokens", "peak_rss_bytes"),
+    )
+    rows = run(3)
+    pq.write_table(to_table(rows).drop_columns(list(ours)), tmp_path / "r.parquet")
+
+    table = read_parquet(tmp_path / "r.parquet")
+
+    assert table.schema == RECORD_SCHEMA
+    assert list(to_records(table)) == [row.model_copy(update=dict.fromkeys(ours)) for row in rows]
+
+
+def test_a_column_that_occurs_twice_is_refused():
+    table = to_table([record()])
+    twice = table.append_column("quality", table.column("quality")).drop_columns(["error"])
+
+    with pytest.raises(EvidenceError, match="a column occurs twice"):
+        checked(twice)
 
 
 def test_an_unknown_column_is_named(tmp_path):
