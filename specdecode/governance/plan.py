@@ -18,6 +18,7 @@ from specdecode.errors import ConfigError
 from specdecode.governance.rules import AnyRule
 from specdecode.governance.rules.base import Rule, Text
 from specdecode.governance.rules.efficiency_gain import EfficiencyGain
+from specdecode.governance.rules.error_rate import ErrorRate
 from specdecode.governance.rules.losslessness import Losslessness
 
 PLAN_SCHEMA: Literal["specdecode.plan/1"] = "specdecode.plan/1"
@@ -117,6 +118,12 @@ class Plan(_Strict):
                 raise ValueError(
                     f"rules: candidate {arm.name} drafts, so it needs a losslessness rule that is "
                     "primary or guardrail; speed without it means nothing"
+                )
+            # All other rules leave failed requests out, so without this one they escape judgement.
+            if not any(isinstance(rule, ErrorRate) and rule.role != "secondary" for rule in own):
+                raise ValueError(
+                    f"rules: candidate {arm.name} needs an error_rate rule that is primary or "
+                    "guardrail; no other rule sees requests that failed"
                 )
         return self
 

@@ -1,8 +1,9 @@
 """Bootstrap intervals for paired arms, resampling whole prompts.
 
 Tokens of one reply, and repeats of one prompt, are correlated; so clusters (prompts) are drawn with
-replacement, never single rows. All functions are reports, not gates: a bootstrap interval is only
-asymptotically right, and it is not valid under repeated looks (see `betting` for that).
+replacement, never single rows. Rules of a plan decide by these intervals, so mind what they are:
+right only asymptotically, hence too narrow over few prompts (the rules ask for a least number), and
+valid for one look at a sample whose size was fixed before, not for repeated looks (see `betting`).
 
 Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987), as implemented in
 `scipy.stats.bootstrap`.

@@ -1,4 +1,4 @@
-"""A small plan that 16 prompts can satisfy."""
+"""A small plan that 20 prompts can satisfy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,23 @@ FASTER = {
     "arm": "block",
     "threshold": 1.1,
     "level": 0.95,
-    "n_min": 8,
+    "n_min": 20,
+    "why": WHY,
+}
+ERRORS = {
+    "kind": "error_rate",
+    "name": "block-errors",
+    "role": "guardrail",
+    "arm": "block",
+    "max_rate": 0.1,
+    "level": 0.95,
+    "n_min": 20,
     "why": WHY,
 }
 
 
 def small_plan(*rules: dict[str, Any], **fields: Any) -> Plan:
-    """Losslessness of both arms, and `rules` (by default: the candidate is faster)."""
+    """Losslessness of both arms, failures, and `rules` (by default: the candidate is faster)."""
     document = {
         "schema": "specdecode.plan/1",
         "name": "small",
@@ -44,7 +54,7 @@ def small_plan(*rules: dict[str, Any], **fields: Any) -> Plan:
         "bootstrap_seed": 1,
         "missing_data": {"max_missing_share": 0.0},
         "rules": [rule | {"alpha": 0.01, "why": WHY} for rule in LOSSLESS]
-        + list(rules or [FASTER]),
+        + [ERRORS, *(rules or [FASTER])],
         "overturned_by": ["a finding"],
         "reopen_when": ["something changes"],
     }

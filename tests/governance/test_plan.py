@@ -25,6 +25,7 @@ from specdecode.governance.rules.base import Rule
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / "plans" / "default.yaml"
 DOCUMENT = yaml.safe_load(DEFAULT.read_text("utf-8"))
+ERRORS = [rule["kind"] for rule in DOCUMENT["rules"]].index("error_rate")
 
 
 def _changed(path, value):
@@ -110,6 +111,9 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("rules", 2, "sampling"), "warm", "no sampling warm"),
         (("rules", 2, "name"), "block-lossless", "block-lossless occurs twice"),
         (("rules", 0, "role"), "secondary", "needs a losslessness rule"),
+        (("rules", 2, "n_min"), 19, "n_min of a primary rule is at least 20, found 19"),
+        (("rules", ERRORS, "role"), "secondary", "candidate block needs an error_rate rule"),
+        (("rules", ERRORS, "arm"), "token", "candidate block needs an error_rate rule"),
         (("rules", 0, "role"), "integrity", "role"),
         (("arms", 0, "role"), "comparator", "one baseline"),
         (("arms", 0, "draft"), "self-int4", "go together"),

@@ -8,9 +8,9 @@ secondary rule is reported and never decides.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.verdict import Outcome, RuleResult
@@ -19,6 +19,10 @@ from specdecode.statistics.bootstrap import Interval
 Text = Annotated[str, Field(min_length=1)]
 Level = Annotated[float, Field(gt=0.5, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
+
+FEWEST_PROMPTS = 20
+"""Least `n_min` of a primary rule. A bootstrap interval of fewer prompts is too narrow: it covers
+the truth clearly less often than its level says, and a primary rule turns it into a GO."""
 
 
 class Rule(BaseModel, ABC):
@@ -81,6 +85,15 @@ class IntervalRule(Rule):
         description="prompts needed before the rule says anything"
     )
     sampling: Text | None = Field(None, description="judge this sampling setting only; null: all")
+
+    @model_validator(mode="after")
+    def _enough_prompts(self) -> Self:
+        if self.role == "primary" and self.n_min < FEWEST_PROMPTS:
+            raise ValueError(
+                f"n_min of a primary rule is at least {FEWEST_PROMPTS}, found {self.n_min}; an "
+                "interval over fewer prompts shows too little to decide on"
+            )
+        return self
 
     def judge(
         self,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
-from scipy.stats import binomtest
 
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.rules.base import Level, Rule
 from specdecode.governance.verdict import Outcome, RuleResult
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.binomial import proportion_interval
 
 
 class ErrorRate(Rule):
@@ -29,7 +28,8 @@ class ErrorRate(Rule):
         """One entry; `n` counts requests."""
         records = evidence.of(self.arm)
         n, failed = len(records), [r for r in records if r.error is not None]
-        if n == 0:
+        interval = proportion_interval(len(failed), n, level=self.level)
+        if interval is None:
             return [
                 self.result(
                     Outcome.INSUFFICIENT,
@@ -39,15 +39,6 @@ class ErrorRate(Rule):
                     n=0,
                 )
             ]
-        exact = binomtest(len(failed), n).proportion_ci(self.level, method="exact")
-        interval = Interval(
-            estimate=len(failed) / n,
-            low=float(exact.low),
-            high=float(exact.high),
-            n=n,
-            level=self.level,
-            method="clopper-pearson",
-        )
         shown = ", ".join(r.request_id for r in failed[:5])
         reason = f"{len(failed)} of {n} requests failed" + (f" ({shown})" if failed else "")
         reason += f"; at most {self.max_rate:.2%} may"
