@@ -34,10 +34,12 @@ def decide(
     Args:
         plan: written before the rows existed.
         rows: a table with the columns of a record; the order does not matter.
-        audit: the audit document, {"alpha": …, "arms": {arm: report}, "rows_sha256"?: …}. A
-            missing one makes the verdict INVALID wherever the plan asks for losslessness.
-        manifest: the input manifest, {"manifest_sha256": …}. None: the rows are only checked to
-            be of one and the same manifest.
+        audit: the audit document, {"alpha": …, "arms": {arm: report}, "rows_sha256": …}; one of
+            other or unnamed rows is INVALID. A missing one makes the verdict INVALID wherever the
+            plan asks for losslessness.
+        manifest: the input manifest, {"manifest_sha256": …, "entries"?: {name: sha256}}. Entries
+            must be the sealed ones and, where they name a plan, name this one. None: the rows are
+            only checked to be of one and the same manifest, and not to be made for this plan.
 
     Returns:
         INVALID if the rows are not the evidence the plan asked for; else NO_GO if a primary rule

@@ -7,15 +7,15 @@ one out.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdecode.governance.plan import Plan
+from specdecode.governance.consistency import agrees
+from specdecode.governance.plan import Plan, plan_sha256
+from specdecode.governance.seal import PLAN_ENTRY, sealed_sha256
 from specdecode.governance.verdict import Outcome, RuleResult
-from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.records import Record
 
 Problem = tuple[str, str] | None
@@ -93,10 +93,34 @@ def _manifest(inputs: Inputs) -> Problem:
 
 
 def _audit_of_these_rows(inputs: Inputs) -> Problem:
-    audited = (inputs.audit or {}).get("rows_sha256")
-    if audited is None or audited == inputs.rows_sha256:
+    if inputs.audit is None:  # a plan that needs one says so itself
         return None
-    return ("the audit was made of other rows", "run the audit stage again")
+    audited = inputs.audit.get("rows_sha256")
+    if audited == inputs.rows_sha256:
+        return None
+    found = "does not say of which rows it is" if audited is None else "was made of other rows"
+    return (f"the audit {found}", "run the audit on these very rows")
+
+
+def _plan_of_these_rows(inputs: Inputs) -> Problem:
+    """The plan must be the one sealed with the inputs, before the rows existed.
+
+    A manifest without entries says nothing about the plan. One with entries must hash to its own
+    seal, or an entry could be exchanged under the seal that the rows carry.
+    """
+    entries = (inputs.manifest or {}).get("entries")
+    if inputs.manifest is None or entries is None:
+        return None
+    if sealed_sha256(entries) != inputs.manifest.get("manifest_sha256"):
+        return ("the manifest's entries are not those it was sealed with", "restore the manifest")
+    planned = entries.get(PLAN_ENTRY) if isinstance(entries, Mapping) else None
+    own = plan_sha256(inputs.plan)
+    if planned in (None, own):
+        return None
+    return (
+        f"the rows were measured for another plan ({str(planned)[:12]}) than this ({own[:12]})",
+        "decide by the plan the rows were measured for, or measure again for this one",
+    )
 
 
 def _arms(inputs: Inputs) -> Problem:
@@ -143,34 +167,10 @@ def _same_inputs(inputs: Inputs) -> Problem:
 
 
 def _numbers_agree(inputs: Inputs) -> Problem:
-    wrong = [r.request_id for r in inputs.records if r.error is None and not _agrees(r)]
+    wrong = [r.request_id for r in inputs.records if r.error is None and not agrees(r)]
     if not wrong:
         return None
     return (f"numbers contradict each other in {_some(wrong)}", "find the fault in the measurement")
-
-
-def _agrees(record: Record) -> bool:
-    """Histogram against counts, counts against each other, times against each other."""
-    steps, accepted, histogram = record.steps, record.accepted, record.acceptance_histogram
-    ttft, e2e = record.ttft_s, record.e2e_s
-    tpot = METRICS["tpot_s"].value(record)
-    if histogram is not None and steps is not None and histogram and sum(histogram) != steps:
-        return False
-    if (
-        histogram is not None
-        and accepted is not None
-        and (sum(i * count for i, count in enumerate(histogram)) != accepted)
-    ):
-        return False
-    if record.drafted is not None and accepted is not None and accepted > record.drafted:
-        return False
-    if ttft is not None and e2e is not None and ttft > e2e:
-        return False
-    return (
-        record.tpot_s is None
-        or tpot is None
-        or math.isclose(record.tpot_s, tpot, rel_tol=1e-3, abs_tol=1e-6)
-    )
 
 
 def _missing(inputs: Inputs) -> Problem:
@@ -244,6 +244,7 @@ _CHECKS: dict[str, Callable[[Inputs], Problem]] = {
     "unique": _unique,
     "manifest": _manifest,
     "audit_of_these_rows": _audit_of_these_rows,
+    "plan_of_these_rows": _plan_of_these_rows,
     "arms": _arms,
     "sampling": _sampling,
     "stage": _stage,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from specdecode.governance import Status, Verdict
+from specdecode.governance import PLAN_ENTRY, Status, Verdict, sealed_sha256
 from specdecode.measurement.records import write_parquet
 from tests.pipelines import report_data
 
@@ -95,3 +95,15 @@ def test_an_audit_and_manifest_of_other_inputs_are_refused(specdecode, rows, tmp
     done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--manifest", manifest, "--json")
     assert done.document["status"] == "INVALID"
     assert "manifest" in " ".join(done.document["reasons"])
+
+
+def test_rows_measured_for_another_plan_are_refused(specdecode, tmp_path):
+    entries = {PLAN_ENTRY: "00" * 32}
+    seal = sealed_sha256(entries)
+    rows, manifest = tmp_path / "rows.parquet", tmp_path / "manifest.json"
+    records = report_data.records(prompts=2)
+    write_parquet([r.model_copy(update={"manifest_sha256": seal}) for r in records], rows)
+    manifest.write_text(json.dumps({"entries": entries, "manifest_sha256": seal}))
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--manifest", manifest, "--json")
+    assert done.code == CODES["INVALID"]
+    assert "measured for another plan" in " ".join(done.document["reasons"])

@@ -10,22 +10,42 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specdecode.governance import EXIT_CODES, Outcome, RuleResult, Status, Verdict, decide
+from specdecode.governance import (
+    EXIT_CODES,
+    PLAN_ENTRY,
+    Outcome,
+    RuleResult,
+    Status,
+    Verdict,
+    decide,
+    plan_sha256,
+    sealed_sha256,
+)
 from specdecode.governance.decide import _status
 from specdecode.governance.rules.speed_ratio import SpeedRatio
 from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import to_table
-from tests.governance.plans import small_plan
+from tests.governance.plans import FASTER, small_plan
 from tests.measurement.factories import MANIFEST, OTHER_MANIFEST, audit, run, shuffled
 
 PLAN = small_plan()
-ROWS = run(16)
+ROWS = run(20)
 TABLE = to_table(ROWS)
+AUDIT = audit(ROWS)
 MANIFEST_DOCUMENT = {"manifest_sha256": MANIFEST}
 
 
-def verdict_of(records, the_audit=None, manifest=None):
-    return decide(PLAN, to_table(records), the_audit or audit(), manifest)
+def verdict_of(records, manifest=None):
+    """The verdict with an audit that clears every arm in these records."""
+    return decide(PLAN, to_table(records), audit(records), manifest)
+
+
+def words(**verdicts):
+    return audit(ROWS, **verdicts)
+
+
+def but_for(field):
+    return {name: value for name, value in AUDIT.items() if name != field}
 
 
 def changed(row=0, **values):
@@ -36,7 +56,7 @@ def changed(row=0, **values):
 
 
 def test_good_rows_are_go_with_the_reasons():
-    verdict = decide(PLAN, TABLE, audit(), MANIFEST_DOCUMENT)
+    verdict = decide(PLAN, TABLE, AUDIT, MANIFEST_DOCUMENT)
 
     assert verdict.status is Status.GO
     assert verdict.exit_code == 0
@@ -44,19 +64,19 @@ def test_good_rows_are_go_with_the_reasons():
     assert verdict.to_change == verdict.reopen_when == []
     assert verdict.manifest_sha256 == MANIFEST
     assert verdict.rows_sha256 == rows_sha256(ROWS)
-    assert (verdict.rows, verdict.prompts) == (96, 16)
+    assert (verdict.rows, verdict.prompts) == (120, 20)
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_order_of_rows_changes_no_byte(seed):
-    again = decide(PLAN, to_table(shuffled(ROWS, seed)), audit(), MANIFEST_DOCUMENT)
+    again = decide(PLAN, to_table(shuffled(ROWS, seed)), AUDIT, MANIFEST_DOCUMENT)
 
-    assert again.to_bytes() == decide(PLAN, TABLE, audit(), MANIFEST_DOCUMENT).to_bytes()
+    assert again.to_bytes() == decide(PLAN, TABLE, AUDIT, MANIFEST_DOCUMENT).to_bytes()
 
 
 def test_a_verdict_survives_json():
-    verdict = decide(PLAN, TABLE, audit())
+    verdict = decide(PLAN, TABLE, AUDIT)
     document = json.loads(verdict.to_bytes())
 
     fields = {("schema_name" if name == "schema" else name): v for name, v in document.items()}
@@ -65,29 +85,32 @@ def test_a_verdict_survives_json():
 
 
 def test_deciding_changes_neither_audit_nor_manifest():
-    the_audit, manifest = audit(), dict(MANIFEST_DOCUMENT)
+    the_audit, manifest = audit(ROWS), dict(MANIFEST_DOCUMENT)
     decide(PLAN, TABLE, the_audit, manifest)
 
-    assert (the_audit, manifest) == (audit(), MANIFEST_DOCUMENT)
+    assert (the_audit, manifest) == (AUDIT, MANIFEST_DOCUMENT)
 
 
 @pytest.mark.parametrize(
     ("the_audit", "status", "reason"),
     [
         (None, Status.INVALID, "there is no audit"),
-        ({}, Status.INVALID, "ran at alpha None"),
-        ({"alpha": 0.01}, Status.INVALID, "no control"),
-        ({**audit(), "alpha": 0.05}, Status.INVALID, "ran at alpha 0.05"),
-        (audit(plain="biased"), Status.INVALID, "its own control"),
-        (audit(plain="undecided"), Status.INCONCLUSIVE, "its control plain"),
-        (audit(block="biased"), Status.NO_GO, "does not reproduce"),
-        (audit(token="biased"), Status.NO_GO, "token-lossless"),  # noqa: S106 - an arm's name
-        (audit(block="undecided"), Status.INCONCLUSIVE, "too little to decide about block"),
-        (audit(block="fine"), Status.INVALID, "says nothing about arm block"),
-        ({"alpha": 0.01, "arms": {"plain": {"verdict": "lossless"}}}, Status.INVALID, "says noth"),
-        ({"alpha": 0.01, "arms": {"plain": "lossless"}}, Status.INVALID, "no control"),
-        ({**audit(), "rows_sha256": "0" * 64}, Status.INVALID, "made of other rows"),
-        ({**audit(), "rows_sha256": rows_sha256(ROWS)}, Status.GO, "speed ratio"),
+        (but_for("alpha"), Status.INVALID, "ran at alpha None"),
+        (but_for("arms"), Status.INVALID, "no control"),
+        ({**AUDIT, "alpha": 0.05}, Status.INVALID, "ran at alpha 0.05"),
+        (words(plain="biased"), Status.INVALID, "its own control"),
+        (words(plain="undecided"), Status.INCONCLUSIVE, "its control plain"),
+        (words(block="biased"), Status.NO_GO, "does not reproduce"),
+        (words(token="biased"), Status.NO_GO, "token-lossless"),  # noqa: S106 - an arm's name
+        (words(block="undecided"), Status.INCONCLUSIVE, "too little to decide about block"),
+        (words(block="fine"), Status.INVALID, "says nothing about arm block"),
+        ({**AUDIT, "arms": {"plain": {"verdict": "lossless"}}}, Status.INVALID, "says noth"),
+        ({**AUDIT, "arms": {"plain": "lossless"}}, Status.INVALID, "no control"),
+        ({**AUDIT, "rows_sha256": "0" * 64}, Status.INVALID, "made of other rows"),
+        ({**AUDIT, "rows_sha256": None}, Status.INVALID, "does not say of which rows"),
+        (but_for("rows_sha256"), Status.INVALID, "does not say of which rows"),
+        ({}, Status.INVALID, "does not say of which rows"),
+        (AUDIT, Status.GO, "speed ratio"),
     ],
 )
 def test_only_an_audit_that_clears_arm_and_control_leads_to_go(the_audit, status, reason):
@@ -116,7 +139,7 @@ BROKEN = {
     "a row twice, changed": ([*ROWS, ROWS[3].model_copy(update={"quality": 1.0})], "occur twice"),
     "one request id for two rows": (changed(request_id=ROWS[1].request_id), "occur twice"),
     "mixed manifests": (changed(manifest_sha256=OTHER_MANIFEST), "different manifests"),
-    "an unpaired prompt": (ROWS[1:], "1 of 32 requests lack a row"),
+    "an unpaired prompt": (ROWS[1:], "1 of 40 requests lack a row"),
     "a timing is null": (changed(e2e_s=None, tpot_s=None), "lack a row or a number"),
     "a count is null": (changed(row=1, accepted=None), "lack a row or a number"),
     "quality in one arm only": (changed(row=9, quality=None), "lack a row or a number"),
@@ -127,9 +150,21 @@ BROKEN = {
     "histogram against accepted": (changed(row=1, accepted=1), "contradict"),
     "accepted beyond drafted": (changed(row=1, drafted=1), "contradict"),
     "first token after the last": (changed(ttft_s=50.0, tpot_s=None), "contradict"),
+    "cut by length before the length": (
+        changed(finish_reason="length", sampling=ROWS[0].sampling | {"max_tokens": 33}),
+        "contradict",
+    ),
+    "a limit that is none": (
+        changed(sampling=ROWS[0].sampling | {"max_tokens": "32"}),
+        "contradict",
+    ),
+    "longer than was asked for": (
+        changed(sampling=ROWS[0].sampling | {"max_tokens": 2}),
+        "contradict",
+    ),
     "tpot against its parts": (changed(tpot_s=0.001), "contradict"),
     "a baseline that drafts": (changed(drafted=4), "should decode plainly"),
-    "a baseline that fails": (changed(error="out of memory"), "the baseline failed on 1 of 32"),
+    "a baseline that fails": (changed(error="out of memory"), "the baseline failed on 1 of 40"),
     "a candidate that never drafts": (
         [
             r.model_copy(update={"drafted": 0, "accepted": 0, "acceptance_histogram": [r.steps]})
@@ -158,14 +193,14 @@ def test_rows_that_are_not_the_planned_evidence_are_invalid(name):
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (TABLE.drop_columns(["quality"]), "columns missing: quality"),
+        (TABLE.drop_columns(["sampling"]), "columns missing: sampling"),
         (TABLE.append_column("x", pa.array([1] * TABLE.num_rows)), "columns no record has: x"),
         (pa.table({"a": [1]}), "columns missing"),
         (pa.table({}), "columns missing"),
     ],
 )
 def test_a_table_of_other_columns_is_invalid(table, reason):
-    verdict = decide(PLAN, table, audit())
+    verdict = decide(PLAN, table, AUDIT)
 
     assert verdict.status is Status.INVALID
     assert reason in verdict.reasons[0]
@@ -180,14 +215,14 @@ def test_a_number_no_measurement_has_is_invalid(column, value):
     place = TABLE.column_names.index(column)
     table = TABLE.set_column(place, TABLE.schema.field(column), pa.array(values, pa.float64()))
 
-    verdict = decide(PLAN, table, audit())
+    verdict = decide(PLAN, table, AUDIT)
 
     assert verdict.status is Status.INVALID
     assert f"row 5 (p0000/sampled/block): {column}" in verdict.reasons[0]
 
 
 def test_rows_of_other_inputs_than_those_at_hand_are_invalid():
-    verdict = decide(PLAN, TABLE, audit(), {"manifest_sha256": OTHER_MANIFEST})
+    verdict = decide(PLAN, TABLE, AUDIT, {"manifest_sha256": OTHER_MANIFEST})
 
     assert verdict.status is Status.INVALID
     assert "measured on other inputs" in verdict.reasons[0]
@@ -195,7 +230,47 @@ def test_rows_of_other_inputs_than_those_at_hand_are_invalid():
 
 @pytest.mark.parametrize("manifest", [{}, {"manifest_sha256": None}])
 def test_a_manifest_without_its_hash_is_invalid(manifest):
-    assert decide(PLAN, TABLE, audit(), manifest).status is Status.INVALID
+    assert decide(PLAN, TABLE, AUDIT, manifest).status is Status.INVALID
+
+
+def _sealed(plan, *, entry=None):
+    """Rows and a manifest that says which plan they were measured for; `entry` forges it."""
+    entries = {"lock": "c" * 64, PLAN_ENTRY: plan_sha256(plan)}
+    seal = sealed_sha256(entries)
+    rows = [r.model_copy(update={"manifest_sha256": seal}) for r in ROWS]
+    return rows, {"entries": entries | ({PLAN_ENTRY: entry} if entry else {}),
+                  "manifest_sha256": seal}  # fmt: skip
+
+
+def test_rows_measured_for_this_plan_are_go():
+    assert verdict_of(*_sealed(PLAN)).status is Status.GO
+
+
+def test_rows_measured_for_another_plan_are_invalid():
+    verdict = verdict_of(*_sealed(small_plan(FASTER | {"threshold": 1.3})))
+
+    assert verdict.status is Status.INVALID
+    assert any("measured for another plan" in line for line in verdict.reasons)
+
+
+def test_a_plan_exchanged_under_the_seal_is_invalid():
+    other = small_plan(FASTER | {"threshold": 1.3})
+    verdict = verdict_of(*_sealed(other, entry=plan_sha256(PLAN)))
+
+    assert verdict.status is Status.INVALID
+    assert any("not those it was sealed with" in line for line in verdict.reasons)
+
+
+def test_failed_requests_of_the_candidate_are_never_go():
+    failed = [
+        r.model_copy(update={"error": "out of memory"})
+        if r.arm == "block" and r.prompt_id < "p0008"
+        else r
+        for r in run(40)
+    ]
+
+    assert verdict_of(run(40)).status is Status.GO
+    assert verdict_of(failed).status is not Status.GO
 
 
 def test_a_run_that_ended_early_is_inconclusive_however_good():
@@ -219,7 +294,7 @@ def test_a_check_that_crashes_makes_the_verdict_invalid(monkeypatch):
         raise ZeroDivisionError("boom")
 
     monkeypatch.setattr(SpeedRatio, "evaluate", crash)
-    verdict = decide(PLAN, TABLE, audit())
+    verdict = decide(PLAN, TABLE, AUDIT)
 
     assert verdict.status is Status.INVALID
     assert any("ZeroDivisionError: boom" in line for line in verdict.reasons)
@@ -228,7 +303,7 @@ def test_a_check_that_crashes_makes_the_verdict_invalid(monkeypatch):
 def test_a_check_that_says_nothing_makes_the_verdict_invalid(monkeypatch):
     monkeypatch.setattr(SpeedRatio, "evaluate", lambda _self, _evidence: [])
 
-    assert decide(PLAN, TABLE, audit()).status is Status.INVALID
+    assert decide(PLAN, TABLE, AUDIT).status is Status.INVALID
 
 
 def _entries():

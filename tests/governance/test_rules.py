@@ -35,7 +35,7 @@ STRATA = INTERVAL | {
 
 def entries(rule, rows, **changes):
     """The rule's own entries and the status of the verdict."""
-    verdict = decide(small_plan(rule | changes), to_table(rows), audit())
+    verdict = decide(small_plan(rule | changes), to_table(rows), audit(rows))
     assert verdict.status is not Status.INVALID, verdict.reasons
     return [entry for entry in verdict.rules if entry.name == "rule"], verdict.status
 
@@ -121,8 +121,8 @@ def test_each_rule_abstains_under_its_n_min_and_holds_the_decision(name):
 
 
 def test_a_primary_rule_must_be_shown_where_a_guardrail_only_alarms():
-    rows = run(16, speed=1.1)  # as fast as the threshold asks: the interval straddles it
-    primary, held = only(SPEED, rows, role="primary")
+    rows = run(20, speed=1.1)  # as fast as the threshold asks: the interval straddles it
+    primary, held = only(SPEED, rows, role="primary", n_min=20)
     guardrail, free = only(SPEED, rows, role="guardrail")
 
     assert primary.low < 1.1 < primary.high
@@ -215,7 +215,8 @@ def test_few_failures_are_not_excused_by_a_wide_interval():
 def test_the_plans_draft_length_is_checked_where_it_names_one():
     arms = [dict(arm) for arm in small_plan().model_dump()["arms"]]
     arms[2]["num_speculative_tokens"] = 5
-    verdict = decide(small_plan(arms=arms), to_table(run(16)), audit())
+    rows = run(20)
+    verdict = decide(small_plan(arms=arms), to_table(rows), audit(rows))
 
     assert verdict.status is Status.INVALID
     assert any("should draft 5 tokens a step" in line for line in verdict.reasons)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record
 
 MANIFEST = "a" * 64
@@ -57,7 +58,7 @@ def record(
         "output_tokens": 5,
         "output_token_ids": [5, 6, 7, 8, 9],
         "output_text": "five tokens, a line\nbreak and ünïcode \u2028",
-        "finish_reason": "length",
+        "finish_reason": "stop",
         "sampling": SAMPLING[sampling],
         "seed": 7,
         "ttft_s": 0.1,
@@ -125,6 +126,7 @@ def _row(
         "difficulty": DIFFICULTIES[index % len(DIFFICULTIES)],
         "output_tokens": tokens,
         "output_token_ids": list(range(tokens)),
+        "finish_reason": "length" if tokens == SAMPLING[name]["max_tokens"] else "stop",
         "started_at": START + timedelta(seconds=index),
     }
     if arm == "plain":
@@ -147,12 +149,13 @@ def _row(
     }  # fmt: skip
 
 
-def audit(verdict: str = "lossless", **words: str) -> dict[str, Any]:
-    """An audit document; `words` replace the verdict of single arms."""
-    arms = dict.fromkeys(("plain", "token", "block"), verdict) | words
+def audit(records: Iterable[Record], **words: str) -> dict[str, Any]:
+    """A document that clears every arm in these rows; `words` replace single arms' verdicts."""
+    arms = dict.fromkeys(("plain", "token", "block"), "lossless") | words
     return {
         "schema": "specdecode.audit/1",
         "alpha": 0.01,
+        "rows_sha256": rows_sha256(records),
         "arms": {arm: {"verdict": word} for arm, word in arms.items()},
     }
 

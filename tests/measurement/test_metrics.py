@@ -151,7 +151,7 @@ def test_one_plus_the_positions_is_the_mean_acceptance_length(histograms):
 
 
 def test_errors_and_finish_reasons_are_counted():
-    rows = [record("a"), record("b", finish_reason="stop"), record("c", error="NaN logits")]
+    rows = [record("a", finish_reason="length"), record("b"), record("c", error="NaN logits")]
     rows.append(record("d", finish_reason=None))
 
     assert error_rate(rows) == 0.25
