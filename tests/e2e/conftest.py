@@ -10,7 +10,6 @@ from tests.e2e.tiny_model import write_tiny_model
 
 QUICK = {
     "target__source": "../tiny",
-    "prompts__limit": 8,
     "decoding__max_tokens": 12,
     "decoding__threads": 1,
     # The tiny tokenizer cuts text elsewhere than the one these limits were chosen for.
@@ -34,6 +33,7 @@ def quick_project(folder: Path) -> Project:
     project = clone(folder / "clone", folder / "home")
     write_tiny_model(folder / "tiny", texts=texts(project.root))
     project.params(**QUICK)
+    project.prompts(8)
     return project
 
 

@@ -91,6 +91,14 @@ class Project:
             section[last] = value
         path.write_text(yaml.safe_dump(params, sort_keys=False), encoding="utf-8")
 
+    def prompts(self, number: int) -> None:
+        """Measures this many prompts; a plan that expects more refuses to start."""
+        self.params(prompts__limit=number)
+        path = self.root / "plans/default.yaml"
+        plan = yaml.safe_load(path.read_text(encoding="utf-8"))
+        plan["prompts_expected"]["full"] = number
+        path.write_text(yaml.safe_dump(plan, sort_keys=False), encoding="utf-8")
+
 
 def clone(target: Path, home: Path, source: Path = ROOT) -> Project:
     """Clones HEAD of `source` and lays its uncommitted files over, as they are on disk."""

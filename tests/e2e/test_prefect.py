@@ -70,7 +70,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("prefect")
     port = free_port()
     quick = quick_project(folder)
-    quick.params(prompts__limit=4, decoding__max_tokens=6)
+    quick.params(decoding__max_tokens=6)
+    quick.prompts(4)
     project = Project(
         quick.root,
         quick.home,

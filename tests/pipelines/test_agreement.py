@@ -38,6 +38,8 @@ def changed(section: str, key: str, value: object) -> dict[str, Any]:
         (changed("decoding", "sampling", [{"name": "greedy"}]), "greedy, sampled in the plan"),
         (changed("draft", "source", "prompt-lookup"), "'self-int4' in the plan, with 'prompt-"),
         ({**PARAMS, "profile": "nightly"}, "profile 'nightly'"),
+        (changed("prompts", "limit", 99), "expects 100 prompts of the profile 'full', prompts.li"),
+        (changed("audit", "alpha", 0.05), "block-lossless asks for alpha 0.01, the audit"),
     ],
 )
 def test_a_difference_is_named_before_anything_is_measured(
