@@ -108,15 +108,12 @@ def _scope(
     level: float,
     seed: int,
 ) -> Json:
-    tails = by in ("overall", "sampling")  # a tail of a dozen requests is their maximum
+    tails = by in ("overall", "sampling")  # a tail of a dozen prompts is too rough to resample
     return {
         "by": by,
         "value": value,
         "prompts": len({r.prompt_id for r in records}),
-        "arms": {
-            arm: _arm([r for r in records if r.arm == arm], level, seed, tails=tails)
-            for arm in arms
-        },
+        "arms": {arm: _arm([r for r in records if r.arm == arm], level, seed) for arm in arms},
         "comparisons": {
             arm: _comparison(pair(records, arm, arms[0]), level, seed, tails=tails)
             for arm in arms[1:]
@@ -124,7 +121,7 @@ def _scope(
     }
 
 
-def _arm(records: Sequence[Record], level: float, seed: int, *, tails: bool) -> Json:
+def _arm(records: Sequence[Record], level: float, seed: int) -> Json:
     metrics: Json = {}
     for name, metric in METRICS.items():
         summary = summarise_metric(metric, records)
@@ -132,7 +129,7 @@ def _arm(records: Sequence[Record], level: float, seed: int, *, tails: bool) -> 
             "n": summary.n,
             "pooled": summary.pooled,
             "request_mean": summary.request_mean,
-            **(summary.quantiles if tails else {"p50": summary.quantiles["p50"]}),
+            **summary.quantiles,
         }
     length = metric_interval(METRICS["mean_acceptance_length"], records, level=level, seed=seed)
     return {

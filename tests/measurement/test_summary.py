@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from specdecode.measurement import intervals
@@ -43,6 +44,16 @@ def test_every_arm_setting_and_stratum_is_there(summary):
     for scope in summary["scopes"]:
         assert list(scope["arms"]) == ["plain", "block", "token"]
         assert list(scope["comparisons"]) == ["block", "token"]
+
+
+def test_every_stratum_has_all_quantiles_beside_their_n(rows, summary):
+    scope = next(s for s in summary["scopes"] if (s["by"], s["value"]) == ("language", "en"))
+    found = scope["arms"]["block"]["metrics"]["e2e_s"]
+    values = [r.e2e_s for r in rows if r.arm == "block" and r.language == "en"]
+
+    assert found["n"] == len(values)
+    for name, level in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99)):
+        assert found[name] == pytest.approx(np.percentile(values, level))
 
 
 def test_the_headline_holds_only_numbers_that_stand_in_the_scopes(summary):
