@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from specdecode.measurement.metrics import Metric
 from specdecode.measurement.pairing import Pairing
 from specdecode.measurement.records import Record
@@ -21,10 +18,10 @@ from specdecode.statistics.bootstrap import (
     paired_difference_interval,
     paired_quantile_ratio_interval,
     paired_ratio_interval,
+    paired_ratio_of_ratios_interval,
 )
 
 RESAMPLES = 2000
-_Floats = NDArray[np.float64]
 
 
 def metric_interval(
@@ -46,37 +43,24 @@ def metric_interval(
 def ratio_interval(metric: Metric, pairing: Pairing, *, level: float, seed: int) -> Interval | None:
     """Pooled metric of the arm / pooled metric of the baseline, over pairs where both have it.
 
-    Percentile bootstrap over prompts (Efron and Tibshirani 1993, chapter 13).
-
     Returns:
         The interval, `n` prompts in it; None with fewer than two prompts, or when the baseline's
         metric is zero in some resample.
     """
-    clusters, rows = [], []
+    found = []
     for base, arm in pairing.pairs:
         base_parts, arm_parts = metric.parts(base), metric.parts(arm)
         if base_parts is not None and arm_parts is not None:
-            clusters.append(base.prompt_id)
-            rows.append((*base_parts, *arm_parts))
-    names = sorted(set(clusters))
-    if len(names) < 2:
-        return None
-    sums = np.zeros((len(names), 4), dtype=np.float64)
-    np.add.at(sums, np.searchsorted(names, clusters), np.asarray(rows))
-    generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), RESAMPLES)
-    estimate = float(_ratio_of_ratios(sums.sum(axis=0, keepdims=True))[0])
-    draws = _ratio_of_ratios(weights @ sums)
-    if not (np.isfinite(estimate) and np.isfinite(draws).all()):
-        return None
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high), len(names), level, "percentile")
-
-
-def _ratio_of_ratios(sums: _Floats) -> _Floats:
-    """Columns: baseline numerator and denominator, arm numerator and denominator."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((sums[:, 2] / sums[:, 3]) / (sums[:, 0] / sums[:, 1]))
+            found.append((base.prompt_id, arm_parts, base_parts))
+    found.sort()  # the draws follow the order of the rows; the result must not
+    return paired_ratio_of_ratios_interval(
+        ([arm[0] for _, arm, _ in found], [arm[1] for _, arm, _ in found]),
+        ([base[0] for _, _, base in found], [base[1] for _, _, base in found]),
+        clusters=[prompt for prompt, _, _ in found],
+        level=level,
+        resamples=RESAMPLES,
+        seed=seed,
+    )
 
 
 def quantile_ratio_interval(
