@@ -10,6 +10,9 @@ hypothesis: the wealth is an e-process, so P(wealth ever reaches 1/alpha) <= alp
 with s2 the running variance (regularised by one pseudo-value of 1/4). K^+ does not increase in m
 and K^- does not decrease, so each confidence set is an interval and its ends are simple roots.
 
+For decisions that look again with every request, such as on shadow or canary traffic. A run
+measured offline is looked at once and is judged by `bootstrap`; nothing else here calls this yet.
+
 Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting",
 JRSS-B 86 (2024), arXiv 2010.09686, sections 3 and 4.
 """
