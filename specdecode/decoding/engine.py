@@ -129,12 +129,14 @@ class Engine:
         prompts: Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None,
     ) -> list[Request]:
-        if isinstance(prompts, str):
-            raise ConfigError("prompts is one text: give a list of prompts")
+        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
+            raise ConfigError(f"prompts is {_kind(prompts)}: give a list of prompts")
         if params is None or isinstance(params, SamplingParams):
             each = [params or SamplingParams()] * len(prompts)
-        else:
+        elif isinstance(params, Sequence) and all(isinstance(p, SamplingParams) for p in params):
             each = list(params)
+        else:
+            raise ConfigError("params: give one SamplingParams, or a list with one for each prompt")
         if len(each) != len(prompts):
             raise ConfigError(f"{len(prompts)} prompts but {len(each)} sampling parameters")
         return [
@@ -178,6 +180,10 @@ class Engine:
         return finished(request, self.num_speculative_tokens, trace=trace)
 
 
+def _kind(value: object) -> str:
+    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
+
+
 def _check(verification: str, num_speculative_tokens: int | str) -> int:
     if verification == "greedy-block":
         raise ConfigError(
@@ -186,10 +192,10 @@ def _check(verification: str, num_speculative_tokens: int | str) -> int:
         )
     if verification not in RULES:
         raise ConfigError(f"unknown verification '{verification}': use token, block or match")
-    if isinstance(num_speculative_tokens, str | bool):
+    if isinstance(num_speculative_tokens, bool) or not isinstance(num_speculative_tokens, int):
         raise ConfigError(
-            f"num_speculative_tokens={num_speculative_tokens!r}: adaptive draft length is not "
-            f"available yet, give a number from 1 to {MAX_SPECULATIVE_TOKENS}"
+            f"num_speculative_tokens={num_speculative_tokens!r}: give a whole number from 1 to "
+            f"{MAX_SPECULATIVE_TOKENS} (adaptive draft length is not available yet)"
         )
     if not 1 <= num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
         raise ConfigError(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specdecode.decoding.distributions import distributions
 from specdecode.decoding.request import Request
+from specdecode.errors import NumericalError
 
 
 def row_laws(
@@ -29,7 +30,7 @@ def row_laws(
     first = requests[0].params
     alike = all(_same_law(r, requests[0]) for r in requests)
     if alike and not first.needs_history:
-        return distributions(logits.flatten(0, 1), first).view(logits.shape)
+        return _checked(distributions(logits.flatten(0, 1), first).view(logits.shape))
     drafts = [[] for _ in requests] if drafted is None else drafted.tolist()
     rows = []
     for row, request in enumerate(requests):
@@ -38,7 +39,19 @@ def row_laws(
             tokens = request.tokens
             contexts = [tokens + drafts[row][: offset + t] for t in range(logits.shape[1])]
         rows.append(distributions(logits[row], request.params, contexts, len(request.prompt)))
-    return torch.stack(rows)
+    return _checked(torch.stack(rows))
+
+
+def _checked(laws: Tensor) -> Tensor:
+    """Extreme parameters can overflow where finite logits did not; no law, no token."""
+    wrong = ~((laws.sum(-1) - 1).abs() < 1e-3)  # written so that NaN is wrong, too
+    if bool(wrong.any()):
+        row, position = (int(i) for i in torch.nonzero(wrong)[0])
+        raise NumericalError(
+            f"batch row {row}, new token {position}: the sampling parameters leave no probability "
+            "law (overflow); use less extreme penalties, biases or temperature"
+        )
+    return laws
 
 
 def _same_law(one: Request, other: Request) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from specdecode.errors import ConfigError, PromptTooLongError
 from specdecode.models import LoadedModel
 
@@ -43,21 +45,39 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, where: str = "the prompt")
 
 def _token_ids(prompt: Prompt, model: LoadedModel, where: str) -> list[int]:
     if isinstance(prompt, str):
-        return [int(i) for i in _tokenizer(model, where)(prompt)["input_ids"]]
+        return _encoded(prompt, model, where, add_special_tokens=True)
+    if not isinstance(prompt, Sequence):
+        raise ConfigError(
+            f"{where} is of type {type(prompt).__name__}: a prompt is a text, a list of token ids "
+            "or a list of chat messages, and several prompts are a list of those"
+        )
     items = list(prompt)
     if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         return [int(i) for i in items if isinstance(i, int)]
     if all(isinstance(item, Mapping) and {"role", "content"} <= item.keys() for item in items):
-        text = _tokenizer(model, where).apply_chat_template(
-            [dict(item) for item in items if isinstance(item, Mapping)],
-            add_generation_prompt=True,
-            tokenize=False,
-        )
-        encoded = _tokenizer(model, where)(text, add_special_tokens=False)
-        return [int(i) for i in encoded["input_ids"]]
+        messages = [dict(item) for item in items if isinstance(item, Mapping)]
+        try:
+            text = _tokenizer(model, where).apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False
+            )
+        except (ValueError, TypeError, TemplateError) as error:
+            raise ConfigError(
+                f"{where}: the chat template of '{model.path}' cannot render these messages: "
+                f"{error}; use a model with a chat template, or give text"
+            ) from error
+        return _encoded(text, model, where, add_special_tokens=False)
     raise ConfigError(
         f"{where} is neither text, nor token ids, nor chat messages with 'role' and 'content'"
     )
+
+
+def _encoded(text: str, model: LoadedModel, where: str, *, add_special_tokens: bool) -> list[int]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{where} is not valid Unicode text: {error}") from error
+    encoded = _tokenizer(model, where)(text, add_special_tokens=add_special_tokens)
+    return [int(i) for i in encoded["input_ids"]]
 
 
 def _tokenizer(model: LoadedModel, where: str) -> Any:

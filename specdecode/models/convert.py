@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdecode.errors import ModelNotFoundError
+from specdecode.models.completeness import refuse_incomplete
 from specdecode.models.source import Source, resolve_source
 
 
@@ -51,12 +52,15 @@ def _convert_gguf(source: Source, out: Path, dtype: torch.dtype) -> None:
     folder, name = str(source.path.parent), source.path.name
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-        loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+        loaded, report = AutoModelForCausalLM.from_pretrained(
+            folder, gguf_file=name, dtype=torch.float32, output_loading_info=True
+        )
     except Exception as error:  # a damaged file fails in as many ways as it has bytes
         raise ModelNotFoundError(
             f"cannot read '{source.path}' as a GGUF model: {error}; the file may be cut off, or "
             "its architecture unknown to this transformers version"
         ) from error
+    refuse_incomplete(report, source.path)
     # transformers refuses to save what it loaded from GGUF while the quantisation note is there,
     # so the same weights go into a model built from a config without it.
     settings = loaded.config.to_dict()

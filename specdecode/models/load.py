@@ -15,6 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdecode.errors import ConfigError, ModelNotFoundError
+from specdecode.models.completeness import refuse_incomplete
 from specdecode.models.convert import convert_source
 from specdecode.models.fingerprint import Fingerprint, fingerprint_folder, sha256_file
 from specdecode.models.generic import TransformersNetwork
@@ -103,14 +104,19 @@ def load_model(spec: str | Path, device: str = "auto", dtype: str = "auto") -> L
     source = resolve_source(str(spec))
     folder = source.path if source.kind == "folder" else _converted(source)
     try:
-        module = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=precision, attn_implementation="sdpa", local_files_only=True
+        module, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=precision,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
         )
     except Exception as error:  # transformers raises dozens of types for one fact
         raise ModelNotFoundError(
             f"cannot load the model in '{folder}': {error}; compare its files with the "
             "fingerprint, or fetch it again"
         ) from error
+    refuse_incomplete(report, folder)
     module = module.to(where).eval().requires_grad_(requires_grad=False)
     tokenizer = _load_tokenizer(folder)
     return LoadedModel(
@@ -172,7 +178,12 @@ def _converted(source: Source) -> Path:
 def _load_tokenizer(folder: Path) -> Any:
     if not any((folder / n).is_file() for n in ("tokenizer.json", "tokenizer_config.json")):
         return None
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # a damaged file fails in as many ways as it has bytes
+        raise ModelNotFoundError(
+            f"cannot read the tokenizer in '{folder}': {error}; fetch its files again"
+        ) from error
 
 
 def _eos_ids(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -132,3 +132,9 @@ def test_a_bias_outside_the_vocabulary_is_refused():
 def test_values_out_of_range_are_refused_by_name(name, value):
     with pytest.raises(ConfigError, match=f"sampling parameter '{name}"):
         SamplingParams(**{name: value})
+
+
+def test_a_vanishing_top_p_keeps_the_most_likely_token():
+    law = distributions(LOGITS.float(), SamplingParams(top_p=1e-30))
+    assert torch.equal(law.argmax(-1), LOGITS.argmax(-1))
+    torch.testing.assert_close(law.sum(-1), torch.ones(6))

@@ -215,6 +215,10 @@ def test_streaming_gives_the_same_tokens_in_pieces(target, folders):
         ([3] * 256, PromptTooLongError, "256 tokens"),
         ([{"role": "user"}], ConfigError, "'role' and 'content'"),
         ([1.5], ConfigError, "neither text"),
+        (7, ConfigError, "prompt 1 is of type int"),
+        (None, ConfigError, "prompt 1 is of type NoneType"),
+        ("a\ud800", ConfigError, "not valid Unicode"),
+        ([{"role": "user", "content": "hi"}], ConfigError, "chat template"),
     ],
 )
 def test_bad_prompts_are_named_before_any_compute(target, prompt, error, says):
@@ -229,6 +233,9 @@ def test_bad_prompts_are_named_before_any_compute(target, prompt, error, says):
         ({"verification": "greedy-block"}, "use 'block'"),
         ({"num_speculative_tokens": 0}, "from 1 to 64"),
         ({"num_speculative_tokens": "adaptive"}, "not available yet"),
+        ({"num_speculative_tokens": 2.5}, "whole number"),
+        ({"num_speculative_tokens": True}, "whole number"),
+        ({"draft": "suffix"}, "not available yet"),
         ({"draft": "early-exit:3"}, "K from 1 to 2"),
         ({"draft": "early-exit:x"}, "K from 1 to 2"),
     ],
@@ -245,3 +252,25 @@ def test_nan_weights_raise_and_name_the_row(folders):
 
     with pytest.raises(NumericalError, match="row 0"):
         Engine.load(model).generate([[3, 4]], GREEDY)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "params", "says"),
+    [
+        ("one text", None, "one text"),
+        (None, None, "of type NoneType"),
+        ([[3]], {"max_tokens": 3}, "one SamplingParams"),
+        ([[3]], [None], "one SamplingParams"),
+        ([[3]], [SamplingParams(), SamplingParams()], "1 prompts but 2"),
+    ],
+)
+def test_misuse_of_generate_is_explained(target, prompts, params, says):
+    with pytest.raises(ConfigError, match=says):
+        Engine.load(target).generate(prompts, params)
+
+
+@pytest.mark.parametrize("draft", [None, "model"])
+def test_parameters_that_leave_no_law_raise_instead_of_emitting_token_zero(target, folders, draft):
+    params = SamplingParams(max_tokens=4, logit_bias={2: 1e308, 3: 1.7e308})
+    with pytest.raises(NumericalError, match="no probability law"):
+        make(target, folders, draft).generate([[3, 4]], params.model_copy(update={"seed": 1}))

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from specdecode.errors import ConfigError, MissingPrerequisiteError, ModelNotFoundError
 from specdecode.models import (
@@ -66,6 +67,30 @@ def test_a_cut_off_gguf_file_is_explained(tmp_path):
 def test_broken_weights_are_explained(folder):
     (folder / "model.safetensors").write_bytes(b"\x00" * 100)
     with pytest.raises(ModelNotFoundError, match="cannot load the model"):
+        load_model(folder, device="cpu")
+
+
+@pytest.mark.parametrize("change", ["missing", "unexpected", "mismatched"])
+def test_weights_that_do_not_fit_the_config_are_refused(folder, change):
+    """transformers fills what is missing with random numbers, and says so on stderr only."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    name = "model.layers.1.mlp.down_proj.weight"
+    if change == "missing":
+        del tensors[name]
+    elif change == "unexpected":
+        tensors[name.replace("layers.1", "layers.9")] = tensors[name].clone()
+    else:
+        tensors[name] = tensors[name][:, :8].clone()
+    save_file(tensors, file, {"format": "pt"})
+
+    with pytest.raises(ModelNotFoundError, match=r"down_proj|mismatch"):
+        load_model(folder, device="cpu")
+
+
+def test_a_damaged_tokenizer_is_explained(folder):
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelNotFoundError, match="cannot read the tokenizer"):
         load_model(folder, device="cpu")
 
 
