@@ -6,7 +6,7 @@ would be about something that nobody measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from specdecode.errors import ConfigError
@@ -33,6 +33,7 @@ def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
     yield from _different_names("arms", [arm.name for arm in plan.arms], decoding["arms"])
     names = [setting["name"] for setting in decoding["sampling"]]
     yield from _different_names("sampling settings", plan.sampling, names)
+    yield from _misnamed(plan, decoding["sampling"])
     yield from _other_amount(plan, params["profile"], params["prompts"]["limit"])
     yield from _other_alpha(plan, params["audit"]["alpha"])
     for arm in plan.arms:
@@ -51,6 +52,18 @@ def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
                 f"arm {arm.name} drafts {arm.num_speculative_tokens} tokens in the plan, "
                 f"{tokens} here"
             )
+
+
+def _misnamed(plan: Plan, settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Rules about "greedy" and "sampled" claim what these words say, whatever was measured."""
+    for setting in settings:
+        name, temperature = setting["name"], setting.get("temperature")
+        if temperature is None or name not in plan.sampling:
+            continue
+        if name == "greedy" and temperature != 0:
+            yield f"the plan's setting 'greedy' needs temperature 0, it is {temperature:g} here"
+        if name == "sampled" and temperature == 0:
+            yield "the plan's setting 'sampled' needs a temperature above 0, it is 0 here"
 
 
 def _other_amount(plan: Plan, profile: str, limit: int | None) -> Iterator[str]:

@@ -3,15 +3,20 @@
     python -m pipelines.evaluate --profile smoke
 
 Exit status: 0 when the pipeline ran to its end, whatever the verdict (NO_GO is a result); 1 when
-it failed; 2 on wrong usage; 130 when it was interrupted. `specdecode decide` is the command whose
-exit status carries the verdict.
+it failed; 2 on wrong usage; 130 when it was interrupted; 143 when SIGTERM ended it, and with it the
+stage under way. `specdecode decide` is the command whose exit status carries the verdict.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from pipelines import repro, show
 from pipelines.console import say
@@ -19,6 +24,7 @@ from pipelines.workspace import refresh, workspace_of
 from specdecode.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
+TERMINATED = 128 + signal.SIGTERM
 
 
 def evaluate(profile: str, root: Path = ROOT, force: bool = False) -> int:
@@ -57,10 +63,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="re-run every stage")
     arguments = parser.parse_args(argv)
     try:
-        return evaluate(arguments.profile, force=arguments.force)
+        with _ended_by_sigterm():
+            return evaluate(arguments.profile, force=arguments.force)
     except UserError as error:
         say(f"error: {error}")
         return 2
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Makes SIGTERM an exception, so that whatever this process started is ended as well."""
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second one must not cut the ending short
+    say("\nThe evaluation was ended from outside. Rows measured so far are kept.")
+    raise SystemExit(TERMINATED)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from pipelines.console import say
@@ -27,6 +28,8 @@ LOCK = Path(".specdecode/evaluate.lock")
 # Another program's plain `dvc repro` may hold the workspace; how often a refused run is tried
 # again.
 ATTEMPTS = 60
+# How long what was told to end may take for it.
+PATIENCE_S = 10
 
 
 @contextlib.contextmanager
@@ -73,8 +76,10 @@ def run(
     """
     command = [*dvc(), "--wait-for-lock", "repro", *options, *stages]
     for attempt in range(ATTEMPTS):
+        # Whoever refused the call may have ended by the time it has failed, so ask before it too.
+        held = _held_by_another(workspace)
         status = _call(command, workspace, _environment(tracked_in or workspace), on_line)
-        if status in (0, INTERRUPTED) or not _held_by_another(workspace):
+        if status in (0, INTERRUPTED) or not (held or _held_by_another(workspace)):
             return status
         if attempt == 0:
             say("Another DVC run holds files of this workspace; waiting for it to end …")
@@ -148,9 +153,24 @@ def _call(
         child.wait()
         return INTERRUPTED
     except BaseException:
-        child.terminate()
-        child.wait()
+        _end(child)
         raise
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Ends DVC and the stage under it, which would else go on measuring for nobody."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(child.pid)
+        parent.suspend()  # it must not start the next stage while its children are counted
+        family = [parent, *parent.children(recursive=True)]
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent.resume()
+        for member in psutil.wait_procs(family, timeout=PATIENCE_S)[1]:
+            member.kill()
+    child.wait()
 
 
 def _environment(tracked_in: Path) -> dict[str, str]:

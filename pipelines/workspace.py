@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from pipelines.parameters import check, merged, read_mapping
 from specdecode.errors import ConfigError, MissingPrerequisiteError
 
 HOME_PROFILE = "full"
@@ -27,9 +28,11 @@ def workspace_of(root: Path, profile: str) -> Path:
     """Returns where `profile` runs: the repository for "full", else a folder under .workspaces/.
 
     Raises:
-        ConfigError: params.yaml does not know the profile.
+        ConfigError: params.yaml does not know the profile, or holds what no stage could use.
     """
-    known = _load(root / "params.yaml").get("profiles") or {}
+    params = _load(root / "params.yaml")
+    check(params)
+    known = params.get("profiles") or {}
     if profile not in known:
         raise ConfigError(
             f"params.yaml has no profile '{profile}'; it has: {', '.join(sorted(known))}"
@@ -63,22 +66,6 @@ def refresh(root: Path, profile: str) -> Path:
     _write_if_changed(workspace / MIRRORED, json.dumps(sorted(wanted)))
     _write_if_changed(workspace / ".dvc" / "config.local", _dvc_settings(root))
     return workspace
-
-
-def merged(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `base` with `override` laid over it; mappings merge, lists and scalars are replaced.
-
-    Raises:
-        ConfigError: `override` names a key that `base` does not have, most likely a misspelling.
-    """
-    result = dict(base)
-    for key, value in override.items():
-        if key not in base:
-            raise ConfigError(f"a profile in params.yaml sets '{key}', which is not a parameter")
-        old = base[key]
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else value
-    return result
 
 
 def _params_text(root: Path, profile: str) -> str:
@@ -158,5 +145,4 @@ def _dvc_settings(root: Path) -> str:
 def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise MissingPrerequisiteError(f"{path} is missing; run this in a clone of the repository")
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    return loaded
+    return read_mapping(path)

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from pipelines.console import say
-from specdecode.errors import ConfigError, SpecdecodeError, UserError
+from pipelines.parameters import load_parameters
+from specdecode.errors import SpecdecodeError, UserError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -55,21 +54,12 @@ def _status(stage: Callable[[], None]) -> int:
 
 
 def parameters(path: Path | str = "params.yaml") -> dict[str, Any]:
-    """Reads the parameters of this workspace.
+    """Reads the parameters of this workspace; all of them are checked, whichever the stage needs.
 
     Raises:
-        ConfigError: the file is missing or no mapping.
+        ConfigError: see `pipelines.parameters.load_parameters`.
     """
-    path = Path(path)
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} is missing: stages run in the folder that holds it") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"{path} must hold a mapping, it holds {type(loaded).__name__}")
-    return loaded
+    return load_parameters(Path(path))
 
 
 def read_json(path: Path | str) -> dict[str, Any]:

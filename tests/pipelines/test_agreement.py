@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from pipelines.agreement import check_agreement
-from pipelines.workspace import merged
+from pipelines.parameters import merged
 from specdecode.errors import ConfigError
 from specdecode.governance import load_plan
 
@@ -31,12 +31,20 @@ def changed(section: str, key: str, value: object) -> dict[str, Any]:
     return params
 
 
+def sampling(greedy: float, sampled: float) -> dict[str, Any]:
+    settings = {"greedy": greedy, "sampled": sampled}
+    listed = [{"name": name, "temperature": value} for name, value in settings.items()]
+    return changed("decoding", "sampling", listed)
+
+
 @pytest.mark.parametrize(
     ("params", "told"),
     [
         (changed("decoding", "arms", ["plain", "block"]), "arms are plain, token, block"),
         (changed("decoding", "sampling", [{"name": "greedy"}]), "greedy, sampled in the plan"),
         (changed("draft", "source", "prompt-lookup"), "'self-int4' in the plan, with 'prompt-"),
+        (sampling(0.5, 1.0), "setting 'greedy' needs temperature 0, it is 0.5 here"),
+        (sampling(0, 0.0), "setting 'sampled' needs a temperature above 0, it is 0 here"),
         ({**PARAMS, "profile": "nightly"}, "profile 'nightly'"),
         (changed("prompts", "limit", 99), "expects 100 prompts of the profile 'full', prompts.li"),
         (changed("audit", "alpha", 0.05), "block-lossless asks for alpha 0.01, the audit"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -108,3 +110,61 @@ def test_files_held_by_a_living_process_are_told_from_those_of_a_dead_one(worksp
     assert not repro._held_by_another(workspace)
     path.write_text(f'{{"read": {{"t.txt": [{{"pid": {os.getpid()}, "cmd": "dvc"}}]}}}}')
     assert repro._held_by_another(workspace)
+
+
+def test_a_run_refused_by_one_that_ends_meanwhile_is_tried_again(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = iter([True, False])  # before the refused call; before the next one
+    monkeypatch.setattr(repro, "_held_by_another", lambda workspace: next(held))
+    statuses = iter([255, 0])
+    monkeypatch.setattr(repro, "_call", lambda *arguments: next(statuses))
+    monkeypatch.setattr(repro, "_pause", lambda: None)
+
+    assert repro.run(workspace) == 0
+
+
+def test_a_failure_with_nobody_about_is_not_tried_again(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses = iter([255])
+    monkeypatch.setattr(repro, "_call", lambda *arguments: next(statuses))
+
+    assert repro.run(workspace) == 255
+
+
+ENDED = """
+import sys
+from pathlib import Path
+from pipelines import evaluate, repro
+command = [sys.executable, "-c", sys.argv[1]]
+evaluate.evaluate = lambda profile, force: repro._call(command, Path.cwd(), {}, None)
+sys.exit(evaluate.main([]))
+"""
+PARENT = """
+import subprocess, sys
+stage = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+subprocess.run([sys.executable, "-c", stage])
+"""
+
+
+def test_sigterm_ends_the_stage_under_dvc_too() -> None:
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDED, PARENT],
+        cwd=root,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        stage = int(process.stdout.readline())
+
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+
+    assert process.returncode == 143
+    assert "ended from outside" in told
+    assert "Traceback" not in told
+    # Where nobody collects orphans, what is left of it is a zombie.
+    assert not psutil.pid_exists(stage) or psutil.Process(stage).status() == psutil.STATUS_ZOMBIE

@@ -15,8 +15,12 @@ from specdecode.workload.compile import ContextTokenizer, read_prompts
 from tests.pipelines.test_quality import LIMITS
 from tests.workload.examples import ByteTokenizer, prompt_set
 
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
 PARAMS: dict[str, Any] = {
+    **SHIPPED,
     "prompts": {
+        **SHIPPED["prompts"],
         "path": "prompts",
         "first_turn_only": False,
         "split_seed": 1,

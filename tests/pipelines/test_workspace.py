@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from pipelines.workspace import merged, refresh, workspace_of
+from pipelines.parameters import merged
+from pipelines.workspace import refresh, workspace_of
 from specdecode.errors import ConfigError, MissingPrerequisiteError
 
-PARAMS = {
-    "profile": "full",
-    "prompts": {"limit": None, "split": "development"},
-    "target": {"source": "own/model"},
-    "draft": {"source": "self-int4"},
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+PARAMS: dict[str, Any] = {
+    **SHIPPED,
+    "target": {**SHIPPED["target"], "source": "own/model"},
     "profiles": {"full": {}, "smoke": {"prompts": {"limit": 16}}},
 }
 STAGES = {
@@ -72,7 +74,7 @@ def test_the_profile_is_laid_over_the_parameters(repository: Path) -> None:
 
     params = yaml.safe_load((copy / "params.yaml").read_text())
     assert params["profile"] == "smoke"
-    assert params["prompts"] == {"limit": 16, "split": "development"}
+    assert params["prompts"] == {**PARAMS["prompts"], "limit": 16}
     assert "profiles" not in params
 
 
