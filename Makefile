@@ -16,6 +16,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	>/dev/null 2>&1 && { echo "$$p"; break; }; done)
 
 PY := $(VENV)/bin/python
+# An environment without its interpreter is none, whatever it says of itself.
+$(shell test -x '$(PY)' || rm -f '$(VENV)'/.ready-*)
 
 # Named after what is installed: another lock or package description means another name, and so a new installation.
 READY := $(VENV)/.ready-$(shell cat requirements.lock pyproject.toml | git hash-object --stdin)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 
 PROMPT_FILES = Path(__file__).parents[2] / "eval_sets" / "prompts"
 PER_FILE = 3
-TOKENS = 20
+TOKENS = 14
 BATCH = 12
 
 

