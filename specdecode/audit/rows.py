@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal, Protocol
 
 from specdecode.decoding.params import SamplingParams
@@ -14,6 +15,7 @@ from specdecode.errors import ConfigError, DataValidationError
 _NOT_PARAMETERS = {"name"}
 
 Kind = Literal["greedy", "sampled"]
+Identity = tuple[Hashable, ...]
 
 
 class Vocabulary(Protocol):
@@ -90,12 +92,13 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
 
     Raises:
         DataValidationError: a field is missing or malformed, a token id is outside the vocabulary,
-            a sampling key is unknown; names the row.
+            a sampling key is unknown, a row occurs twice; names the row.
     """
     rows: list[AuditRow] = []
     errors: list[tuple[str, str]] = []
     unjudged: list[tuple[str, str]] = []
     requested: set[Kind] = set()
+    seen: dict[Identity, str] = {}
     total, drafted = 0, False
     for index, record in enumerate(records):
         total += 1
@@ -109,19 +112,40 @@ def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> R
         if "output_token_ids" in record and record["output_token_ids"] is None:
             unjudged.append((label, "neither an output nor an error was recorded"))
             continue
-        row, problem = _with_its_end(_parse(record, label, params, vocabulary), vocabulary)
+        parsed = _parse(record, label, params, vocabulary)
+        row, problem = _with_its_end(parsed, vocabulary)
         if problem is None and not row.output:
             problem = "the output is empty and no error was recorded"
-        if problem is None:
-            rows.append(row)
-        else:
+        if problem is not None:
             unjudged.append((label, problem))
+            continue
+        first = seen.setdefault(_identity(record, parsed), label)
+        if first != label:
+            raise DataValidationError(
+                f"{label}: repeats {first}; a copy is not new evidence. Leave it out, or, if it is "
+                "another sample of the same prompt, record its order_index"
+            )
+        rows.append(row)
     return RowSet(_in_order(rows), total, errors, unjudged, frozenset(requested), drafted)
 
 
 def _label(record: Mapping[str, Any], index: int) -> str:
     prompt_id = record.get("prompt_id")
     return f"row {index}" if prompt_id is None else f"row {index} ({prompt_id})"
+
+
+def _identity(record: Mapping[str, Any], row: AuditRow) -> Identity:
+    """What two rows share only if one is a copy of the other.
+
+    Where the order is recorded it tells samples of one prompt apart; else their outputs have to.
+    """
+    return (
+        tuple(row.prompt) if row.prompt_id is None else row.prompt_id,
+        row.params.model_dump_json(),
+        repr(record.get("seed")),
+        row.order_index,
+        tuple(row.output) if row.order_index is None or row.prompt_id is None else None,
+    )
 
 
 def _parse(
@@ -137,7 +161,7 @@ def _parse(
             f"{label}: {len(prompt)} prompt and {len(output)} output tokens exceed the target's "
             f"context of {limit}; an engine that cut the prompt must record the cut prompt"
         )
-    prompt_id, order = record.get("prompt_id"), record.get("order_index")
+    prompt_id = record.get("prompt_id")
     return AuditRow(
         label=label,
         prompt_id=None if prompt_id is None else str(prompt_id),
@@ -145,7 +169,7 @@ def _parse(
         output=output,
         params=params,
         finish_reason=record.get("finish_reason"),
-        order_index=None if order is None else int(order),
+        order_index=_order_index(record, label),
     )
 
 
@@ -153,7 +177,20 @@ def _token_ids(record: Mapping[str, Any], field: str, label: str, vocab_size: in
     values = record.get(field)
     if values is None or isinstance(values, str | bytes):
         raise DataValidationError(f"{label}: {field} is missing; the audit works on token ids")
-    ids = [int(value) for value in values]
+    # An array, or its like, knows itself as a list; a set or mapping has no order to judge.
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(values, Sequence):
+        raise DataValidationError(
+            f"{label}: {field} must be a list of token ids, not {type(values).__name__}"
+        )
+    ids = []
+    for position, value in enumerate(values):
+        if not _is_integer(value):
+            raise DataValidationError(
+                f"{label}: {field}[{position}] is {value!r} ({type(value).__name__}); "
+                "a token id is an integer"
+            )
+        ids.append(int(value))
     for position, token in enumerate(ids):
         if not 0 <= token < vocab_size:
             raise DataValidationError(
@@ -161,6 +198,21 @@ def _token_ids(record: Mapping[str, Any], field: str, label: str, vocab_size: in
                 f"{vocab_size}; were the rows made by another tokenizer?"
             )
     return ids
+
+
+def _order_index(record: Mapping[str, Any], label: str) -> int | None:
+    order = record.get("order_index")
+    if order is None:
+        return None
+    if not _is_integer(order):
+        raise DataValidationError(
+            f"{label}: order_index is {order!r} ({type(order).__name__}), not an integer"
+        )
+    return int(order)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _params(record: Mapping[str, Any], label: str) -> SamplingParams:

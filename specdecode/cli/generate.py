@@ -16,7 +16,7 @@ from specdecode.cli.target import DEFAULT_TARGET, find_target
 from specdecode.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from specdecode import GenerationResult, SamplingParams
     from specdecode.decoding.prompts import Prompt
@@ -72,7 +72,7 @@ def generate_command(
     from specdecode import Engine, SamplingParams
     from specdecode.models import load_model
 
-    prompt_text = sys.stdin.read() if text == "-" else text
+    prompt_text = _readable(text, stop or ())
     if not prompt_text.strip():
         raise ConfigError("the prompt is empty; give a text, or - and a text on standard input")
     if compare and draft == _NO_DRAFT:
@@ -90,15 +90,15 @@ def generate_command(
     no_progress_in_a_pipe()
     with stderr().status("loading"):
         model = load_model(find_target(target), device, dtype)
-        lanes = [Lane(PLAIN, Engine.load(model))] if compare or draft == _NO_DRAFT else []
+        # Plain decoding uses neither, but a wrong value is wrong there too.
+        rule: dict[str, Any] = {
+            "verification": verification,
+            "num_speculative_tokens": num_speculative_tokens,
+        }
+        plain = compare or draft == _NO_DRAFT
+        lanes = [Lane(PLAIN, Engine.load(model, **rule))] if plain else []
         if draft != _NO_DRAFT:
-            speculative = Engine.load(
-                model,
-                draft,
-                verification=verification,
-                num_speculative_tokens=num_speculative_tokens,
-            )
-            lanes.append(Lane(SPECULATIVE, speculative))
+            lanes.append(Lane(SPECULATIVE, Engine.load(model, draft, **rule)))
         prompt = _prompt(prompt_text, model, raw=raw)
         short = params.model_copy(update={"max_tokens": min(_WARM_UP_TOKENS, max_tokens)})
         for lane in lanes:  # the first call packs weights, which is not decoding
@@ -122,8 +122,7 @@ def generate_command(
                 "device": str(model.device),
                 "dtype": str(model.dtype).removeprefix("torch."),
                 "draft": None if draft == _NO_DRAFT else draft,
-                "verification": verification,
-                "num_speculative_tokens": num_speculative_tokens,
+                **(dict.fromkeys(rule) if draft == _NO_DRAFT else rule),
                 "sampling": params.model_dump(mode="json"),
                 "replies": replies,
                 "comparison": comparison,
@@ -144,13 +143,26 @@ def _judge(
             "prompt_token_ids": result.prompt_token_ids,
             "output_token_ids": result.token_ids,
             "sampling": params.model_dump(mode="json"),
+            "order_index": index,  # equal replies of two lanes are two observations
         }
-        for result in results.values()
+        for index, result in enumerate(results.values())
     ]
     greedy = audit(rows, model).greedy
     if greedy is None:
         raise EngineError("the audit judged no greedy token; please report this as a fault")
     return greedy
+
+
+def _readable(text: str, stop: Sequence[str]) -> str:
+    """The prompt, from standard input if it is "-"; it and the stop strings must be text."""
+    try:
+        prompt = sys.stdin.read() if text == "-" else text
+        "".join([prompt, *stop]).encode()
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        raise ConfigError(
+            f"the prompt or a stop string is not text ({error.reason}); give it as UTF-8"
+        ) from error
+    return prompt
 
 
 def _prompt(text: str, model: LoadedModel, *, raw: bool) -> Prompt:

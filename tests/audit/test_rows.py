@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from specdecode.audit.rows import read_rows
@@ -24,7 +25,8 @@ def row(**changes):
 
 
 def test_sampling_may_be_a_mapping_or_its_json_text():
-    found = read_rows([row(), row(sampling=json.dumps(SAMPLED))], vocabulary()).rows
+    texts = [row(order_index=0), row(order_index=1, sampling=json.dumps(SAMPLED))]
+    found = read_rows(texts, vocabulary()).rows
 
     assert found[0].params == found[1].params
     assert found[0].params.temperature == 1.0
@@ -38,6 +40,17 @@ def test_sampling_may_be_a_mapping_or_its_json_text():
         ({"output_token_ids": "5 6"}, "output_token_ids is missing"),
         ({"output_token_ids": [5, 24]}, r"output_token_ids\[1\] is 24.*another tokenizer"),
         ({"prompt_token_ids": [-1]}, r"prompt_token_ids\[0\] is -1"),
+        ({"output_token_ids": [5, 1.7]}, r"row 1 .*output_token_ids\[1\] is 1.7 \(float\)"),
+        ({"output_token_ids": [True]}, r"output_token_ids\[0\] is True \(bool\)"),
+        ({"output_token_ids": ["5"]}, r"output_token_ids\[0\] is '5' \(str\)"),
+        ({"output_token_ids": np.array([5.0])}, r"output_token_ids\[0\] is 5.0 \(float\)"),
+        ({"prompt_token_ids": ["a"]}, r"prompt_token_ids\[0\] is 'a'"),
+        ({"output_token_ids": {"1": 2}}, "output_token_ids must be a list of token ids, not dict"),
+        ({"output_token_ids": {5, 6}}, "must be a list of token ids, not set"),
+        ({"output_token_ids": 5}, "must be a list of token ids, not int"),
+        ({"order_index": "x"}, r"row 1 \(chat-1\): order_index is 'x'"),
+        ({"order_index": True}, "order_index is True"),
+        ({"order_index": 1.5}, "order_index is 1.5"),
         ({"sampling": None}, "sampling is missing"),
         ({"sampling": "{"}, "not JSON"),
         ({"sampling": {"temperature": 1.0, "typical_p": 0.9}}, r"unknown keys \['typical_p'\]"),
@@ -85,6 +98,53 @@ def test_rows_are_read_in_recorded_order():
     assert [r.order_index for r in found.rows] == [0, 1, 2]
     with pytest.raises(DataValidationError, match=r"row 0 .*order_index is missing"):
         read_rows([row(), row(order_index=1)], vocabulary())
+
+
+def test_whole_numbers_of_arrays_are_token_ids():
+    found = read_rows(
+        [row(output_token_ids=np.array([5, 6], dtype=np.int32), order_index=np.int64(3))],
+        vocabulary(),
+    ).rows[0]
+
+    assert (found.output, found.order_index) == ([5, 6], 3)
+    assert type(found.output[0]) is int
+    assert read_rows([row(output_token_ids=list(np.array([5, 6])))], vocabulary()).rows
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        row(),
+        row(prompt_id=None),
+        row(order_index=4, seed=1),
+        row(prompt_id=None, order_index=4),
+    ],
+)
+def test_a_row_repeated_is_not_more_evidence(first):
+    with pytest.raises(DataValidationError, match=r"row 1.*repeats row 0"):
+        read_rows([first] * 300, vocabulary())
+
+
+def test_one_place_in_the_order_holds_one_output():
+    with pytest.raises(DataValidationError, match=r"row 1.*repeats row 0"):
+        read_rows([row(order_index=4), row(order_index=4, output_token_ids=[7])], vocabulary())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"output_token_ids": [7]},
+        {"seed": 2},
+        {"order_index": 2},
+        {"prompt_id": "chat-2"},
+        {"sampling": {"temperature": 0.5}},
+    ],
+)
+@pytest.mark.parametrize("known", [{}, {"prompt_id": None, "prompt_token_ids": [9]}])
+def test_several_samples_of_one_prompt_are_several_rows(known, other):
+    base = {"order_index": 1, **known} if "order_index" in other else known
+
+    assert len(read_rows([row(**base), row(**(base | other))], vocabulary()).rows) == 2
 
 
 def test_a_context_that_is_too_long_for_the_target_is_refused():

@@ -8,7 +8,9 @@ from tests.audit.toys import ToyScorer, tables
 
 def rows_of(count, length):
     record = {"prompt_token_ids": [1], "sampling": {"temperature": 0.0}}
-    return [{**record, "output_token_ids": [2] * length} for _ in range(count)]
+    return [
+        {**record, "output_token_ids": [2] * length, "order_index": index} for index in range(count)
+    ]
 
 
 def measure(shake, rows):

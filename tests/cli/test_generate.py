@@ -59,6 +59,8 @@ def test_without_a_draft_only_the_plain_reply_is_made(specdecode, tiny_target):
     )
     assert set(done.document["replies"]) == {"plain"}
     assert done.document["comparison"] is None
+    assert done.document["verification"] is None
+    assert done.document["num_speculative_tokens"] is None
 
 
 def test_sampled_outputs_are_not_called_equal_or_different(generate):
@@ -84,6 +86,9 @@ def test_the_prompt_can_come_from_standard_input(specdecode, tiny_target, monkey
         (("--num-speculative-tokens", "0"), "num_speculative_tokens"),
         (("--verification", "hope"), "hope"),
         (("--draft", "none", "--compare"), "--draft"),
+        (("--draft", "none", "--num-speculative-tokens", "0"), "num_speculative_tokens"),
+        (("--draft", "none", "--verification", "hope"), "hope"),
+        (("--stop", "\udcff"), "not text"),
     ],
 )
 def test_a_wrong_setting_is_one_message_that_names_it(generate, arguments, named):
@@ -93,6 +98,16 @@ def test_a_wrong_setting_is_one_message_that_names_it(generate, arguments, named
     assert named in done.err
     assert "Traceback" not in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_refused(specdecode, tiny_target, monkeypatch):
+    import io
+
+    done = specdecode("generate", "the old \udcff", "--target", tiny_target)
+    assert done.code == 2
+    assert "not text" in done.err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"old \xff"), "utf-8"))
+    assert specdecode("generate", "-", "--target", tiny_target).code == 2
 
 
 def test_an_empty_prompt_is_refused(specdecode, tiny_target):
