@@ -46,3 +46,8 @@ def _ended_as_told(record: Record) -> bool:
     if not isinstance(asked, int):
         return False
     return found == asked if record.finish_reason == "length" else found <= asked
+
+
+def asks_greedy(record: Record) -> bool:
+    """Whether the request asked for greedy decoding; no temperature means the default, 1."""
+    return bool(record.sampling.get("temperature", 1.0) == 0)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from specdecode.errors import EvidenceError
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.integrity import Inputs, check, unreadable
 from specdecode.governance.plan import Plan, plan_sha256
 from specdecode.governance.rules.base import Rule
+from specdecode.governance.tables import Rows, as_table
 from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
 from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record, checked, to_records
@@ -25,7 +24,7 @@ _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 
 def decide(
     plan: Plan,
-    rows: pa.Table,
+    rows: Rows,
     audit: Mapping[str, Any] | None = None,
     manifest: Mapping[str, Any] | None = None,
 ) -> Verdict:
@@ -33,7 +32,8 @@ def decide(
 
     Args:
         plan: written before the rows existed.
-        rows: a table with the columns of a record; the order does not matter.
+        rows: a table with the columns of a record, or a pandas DataFrame or a list of mappings of
+            them; the order does not matter.
         audit: the audit document, {"alpha": …, "arms": {arm: report}, "rows_sha256": …}; one of
             other or unnamed rows is INVALID. A missing one makes the verdict INVALID wherever the
             plan asks for losslessness.
@@ -44,9 +44,13 @@ def decide(
     Returns:
         INVALID if the rows are not the evidence the plan asked for; else NO_GO if a primary rule
         or guardrail failed; else INCONCLUSIVE if one is undecided; else GO.
+
+    Raises:
+        ConfigError: rows are none of these.
     """
+    table = as_table(rows)
     try:
-        records = sorted(to_records(checked(rows)), key=lambda r: (r.key, r.to_json_line()))
+        records = sorted(to_records(checked(table)), key=lambda r: (r.key, r.to_json_line()))
     except EvidenceError as error:
         skipped = [_not_evaluated(rule) for rule in plan.rules]
         return _verdict(plan, [unreadable(str(error)), *skipped], [], None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdecode.governance.consistency import agrees
+from specdecode.governance.consistency import agrees, asks_greedy
 from specdecode.governance.plan import Plan, plan_sha256
 from specdecode.governance.seal import PLAN_ENTRY, sealed_sha256
 from specdecode.governance.verdict import Outcome, RuleResult
@@ -23,13 +23,17 @@ Problem = tuple[str, str] | None
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the checks look at. `rows_sha256` is the digest of `records`."""
+    """What the checks look at.
+
+    `rows_sha256` is the digest of `records`. Audit and manifest are None or a document, of which
+    nothing is known before it was checked.
+    """
 
     plan: Plan
     records: Sequence[Record]
     rows_sha256: str
-    audit: Mapping[str, Any] | None
-    manifest: Mapping[str, Any] | None
+    audit: Any
+    manifest: Any
 
 
 def check(inputs: Inputs) -> list[RuleResult]:
@@ -82,6 +86,8 @@ def _manifest(inputs: Inputs) -> Problem:
         )
     if inputs.manifest is None or not found:
         return None
+    if not isinstance(inputs.manifest, Mapping):
+        return ("the manifest is not an object", "give the manifest of the rows")
     wanted = inputs.manifest.get("manifest_sha256")
     if wanted == found[0]:
         return None
@@ -95,6 +101,8 @@ def _manifest(inputs: Inputs) -> Problem:
 def _audit_of_these_rows(inputs: Inputs) -> Problem:
     if inputs.audit is None:  # a plan that needs one says so itself
         return None
+    if not isinstance(inputs.audit, Mapping):
+        return ("the audit is not an object", "run the audit on these very rows")
     audited = inputs.audit.get("rows_sha256")
     if audited == inputs.rows_sha256:
         return None
@@ -108,8 +116,10 @@ def _plan_of_these_rows(inputs: Inputs) -> Problem:
     A manifest without entries says nothing about the plan. One with entries must hash to its own
     seal, or an entry could be exchanged under the seal that the rows carry.
     """
-    entries = (inputs.manifest or {}).get("entries")
-    if inputs.manifest is None or entries is None:
+    if not isinstance(inputs.manifest, Mapping):  # absent, or refused by `_manifest`
+        return None
+    entries = inputs.manifest.get("entries")
+    if entries is None:
         return None
     if sealed_sha256(entries) != inputs.manifest.get("manifest_sha256"):
         return ("the manifest's entries are not those it was sealed with", "restore the manifest")
@@ -129,7 +139,18 @@ def _arms(inputs: Inputs) -> Problem:
 
 def _sampling(inputs: Inputs) -> Problem:
     names = [record.sampling_name for record in inputs.records]
-    return _exactly("sampling setting", inputs.plan.sampling, names)
+    problem = _exactly("sampling setting", inputs.plan.sampling, names)
+    if problem is not None:
+        return problem
+    for name, kind in (("sampled", "greedily"), ("greedy", "with sampling")):
+        rows = [r for r in inputs.records if r.sampling_name == name]
+        wrong = [r.request_id for r in rows if asks_greedy(r) is not (name == "greedy")]
+        if wrong:
+            return (
+                f"the setting {name} was measured {kind}: {_some(wrong)}",
+                "measure with the temperature that the setting's name says",
+            )
+    return None
 
 
 def _stage(inputs: Inputs) -> Problem:

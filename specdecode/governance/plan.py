@@ -171,6 +171,8 @@ def load_plan(path: Path | str) -> Plan:
         document = yaml.load(path.read_text("utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such plan") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not readable as YAML: {error}") from error
     return parse_plan(document, path)

@@ -186,3 +186,8 @@ def test_docs_explain_every_field_and_every_kind_of_rule():
 def _leaves(model):
     below = model.__subclasses__()
     return [model] if not below else [leaf for child in below for leaf in _leaves(child)]
+
+
+def test_a_plan_that_is_a_folder_is_a_wrong_argument(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_plan(tmp_path)

@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from specdecode.governance.consistency import asks_greedy
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.rules.base import Rule
 from specdecode.governance.verdict import Outcome, RuleResult
+from specdecode.measurement.records import Record
 
 Finding = tuple[Outcome, str, str | None]
 _AGAIN = "run the audit stage on these rows"
@@ -47,7 +49,13 @@ class Losslessness(Rule):
         own = _arm(_word(audit, self.arm), self.arm)
         if Outcome.INVALID in (trusted[0], own[0]):
             return trusted if trusted[0] is Outcome.INVALID else own
-        return own if own[0] is not Outcome.PASS else trusted
+        if own[0] is not Outcome.PASS or trusted[0] is not Outcome.PASS:
+            return own if own[0] is not Outcome.PASS else trusted
+        if any(_sampled(record) for record in evidence.of(self.arm)):
+            for arm in (self.arm, control):
+                if (unread := _unread(audit, arm)) is not None:
+                    return unread
+        return own
 
 
 def _control(word: str | None, control: str) -> Finding:
@@ -78,9 +86,29 @@ def _arm(word: str | None, arm: str) -> Finding:
     return Outcome.INVALID, f"the audit says nothing about arm {arm}", _AGAIN
 
 
-def _word(audit: Mapping[str, object], arm: str) -> str | None:
-    """The audit's word on an arm; None when absent or not one of its three words."""
+def _sampled(record: Record) -> bool:
+    return record.sampling_name == "sampled" or not asks_greedy(record)
+
+
+def _unread(audit: Mapping[str, object], arm: str) -> Finding | None:
+    """Sampled requests of which the audit read no token: its word covers the greedy ones only."""
+    tokens = _report(audit, arm).get("tokens_read")
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+        reason = f"the audit does not say how many sampled tokens of {arm} it read"
+        return Outcome.INVALID, reason, _AGAIN
+    if not tokens:
+        reason = f"requests were sampled, and the audit read no sampled token of {arm}"
+        return Outcome.UNDECIDED, reason, _MORE
+    return None
+
+
+def _report(audit: Mapping[str, object], arm: str) -> Mapping[str, object]:
     arms = audit.get("arms")
     report = arms.get(arm) if isinstance(arms, Mapping) else None
-    word = report.get("verdict") if isinstance(report, Mapping) else None
+    return report if isinstance(report, Mapping) else {}
+
+
+def _word(audit: Mapping[str, object], arm: str) -> str | None:
+    """The audit's word on an arm; None when absent or not one of its three words."""
+    word = _report(audit, arm).get("verdict")
     return word if word in ("lossless", "biased", "undecided") else None
