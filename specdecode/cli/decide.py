@@ -12,6 +12,7 @@ from rich.table import Table
 
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, stdout
 from specdecode.cli.documents import read_json_object
+from specdecode.errors import ConfigError
 
 
 def decide_command(
@@ -41,6 +42,8 @@ def decide_command(
     from specdecode.governance import decide, load_plan
     from specdecode.measurement.records import read_parquet
 
+    if not rows.is_file():  # a mistyped path is no evidence, good or bad
+        raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
     verdict = decide(
         load_plan(plan),
         read_parquet(rows),

@@ -9,6 +9,7 @@ from typing import NoReturn
 from specdecode.cli.app import app
 from specdecode.cli.console import emit_json
 from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED, INVALID, USAGE
+from specdecode.cli.streams import OutputError, prepare
 from specdecode.errors import EvidenceError, SpecdecodeError, UserError
 
 
@@ -19,14 +20,27 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         argv: arguments without the program name; None takes them from the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    prepare()
     try:
-        app(args=arguments, prog_name="specdecode")
+        code = _run(arguments)
+        sys.stdout.flush()  # at exit a failure could no longer be told
+    except OutputError as error:
+        sys.stderr.write(f"Error: standard output cannot be written ({error.strerror})\n")
+        code = ENGINE_FAILED
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int | str | None:
+    try:
+        app(args=list(arguments), prog_name="specdecode")
     except SpecdecodeError as error:
         _report(error, as_json="--json" in arguments)
-        sys.exit(_exit_code(error))
+        return _exit_code(error)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    sys.exit(0)
+        return INTERRUPTED
+    except SystemExit as ended:
+        return ended.code
+    return 0
 
 
 def _exit_code(error: SpecdecodeError) -> int:

@@ -66,10 +66,18 @@ def test_a_pipe_gets_plain_text(specdecode, rows):
     assert "\x1b" not in done.out + done.err
 
 
-def test_rows_that_are_not_there_are_invalid_evidence(specdecode, tmp_path):
+def test_rows_that_are_not_there_are_a_usage_error(specdecode, tmp_path):
     done = specdecode("decide", "--plan", PLAN, "--rows", tmp_path / "none.parquet")
-    assert done.code == CODES["INVALID"]
+    assert done.code == 2
     assert "none.parquet" in done.err
+
+
+def test_rows_that_cannot_be_read_are_invalid_evidence(specdecode, tmp_path):
+    rows = tmp_path / "rows.parquet"
+    rows.write_bytes(b"PAR1")
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows)
+    assert done.code == CODES["INVALID"]
+    assert "rows.parquet" in done.err
 
 
 @pytest.mark.parametrize("content", [None, "{", "[1]"])
