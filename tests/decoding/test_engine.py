@@ -107,6 +107,21 @@ def test_the_same_model_as_draft_is_always_accepted(target, folders):
     assert result[0].acceptance.histogram == (0, 0, 0, 0, 8)
 
 
+@pytest.mark.parametrize("gamma", [1, 4])
+def test_the_target_drafting_for_itself_over_its_own_cache_is_always_accepted(target, gamma):
+    """A draft that reads or writes the wrong slots stays lossless: only acceptance shows it."""
+    engine = Engine(target, SelfDrafter("exact", target.network), "block", gamma)
+    params = SamplingParams(max_tokens=2 + 8 * (gamma + 1), seed=1, ignore_eos=True)
+
+    together = engine.generate(PROMPTS, params)
+
+    for result in together:
+        steps = result.acceptance.histogram
+        assert result.acceptance.acceptance_rate == 1.0
+        assert steps[-1] == 8
+        assert result.token_ids == engine.generate([result.prompt_token_ids], params)[0].token_ids
+
+
 def test_seed_decides_the_reply(target):
     engine = Engine.load(target)
 

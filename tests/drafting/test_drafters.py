@@ -70,14 +70,17 @@ def model(tmp_path_factory):
     return load_model(folder, device="cpu", dtype="float64")
 
 
+@pytest.mark.parametrize("following", [[11], [11, 12, 3]], ids=["next step", "steps later"])
 @pytest.mark.parametrize("kept", [0, 1, 2, 3])
-def test_state_after_any_rejection_equals_a_fresh_start(model, kept):
+def test_state_after_any_rejection_equals_a_fresh_start(model, kept, following):
     """After full acceptance the cache lacks one token; after a rejection it holds wrong ones."""
     contexts = [[3, 4, 5], [6, 7, 8, 9, 10]]
     used = ModelDrafter("m", model.network, 256)
     used.begin(2, 40, KVCache(0, 0))
     first = used.propose(contexts, [3, 3], argmax)
-    longer = [c + row[:kept] + [11] for c, row in zip(contexts, first.tokens.tolist(), strict=True)]
+    longer = [
+        c + row[:kept] + following for c, row in zip(contexts, first.tokens.tolist(), strict=True)
+    ]
 
     again = used.propose(longer, [3, 3], argmax)
 
