@@ -114,7 +114,7 @@ def draft_block(batch: Batch) -> Proposal:
 
     def sample(logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
         laws = row_laws(logits[:, None], requests, drawn, index)[:, 0]
-        return inverse_cdf(laws.double(), noise[:, index]), laws
+        return inverse_cdf(laws, noise[:, index]), laws
 
     return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
 
@@ -164,7 +164,7 @@ def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
     """Process the prompts and draw the first token of each reply."""
     laws = row_laws(_prefill(batch)[:, None], batch.requests, None, 0)[:, 0]
     coins = _coins(batch, [0] * len(batch.requests), 0)
-    tokens = inverse_cdf(laws.double(), coins.resample).tolist()
+    tokens = inverse_cdf(laws, coins.resample).tolist()
     moment = _now(batch.network.device) - batch.started
     added: list[tuple[Request, list[int]]] = []
     for request, token in zip(batch.requests, tokens, strict=True):

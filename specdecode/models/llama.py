@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import scaled_dot_product_attention, silu
 
 from specdecode.models.cache import KVCache
 from specdecode.models.linear import Linear, LinearFactory
 from specdecode.models.network import check_finite
+from specdecode.models.norm import Norm, make_rms_norm
 
 _FIXED_ROPE = ("default", "linear", "llama3")  # tables that don't change with the length seen
 
@@ -57,14 +58,16 @@ class LlamaNetwork:
         )
         self._kv_heads: int = config.num_key_value_heads
         self._groups: int = config.num_attention_heads // config.num_key_value_heads
-        self._hidden: int = config.hidden_size
-        self._eps: float = config.rms_norm_eps
+        self._half: int = config.intermediate_size
         self._embedding: Tensor = module.model.embed_tokens.weight
         self._rotary = module.model.rotary_emb
         self._rope = (torch.empty(0), torch.empty(0))
-        self._norm: Tensor = module.model.norm.weight
+        self._norm = make_rms_norm(module.model.norm.weight, config.rms_norm_eps)
         self._head = make_head(module.lm_head.weight)
-        self._layers = [_Layer(layer, make_linear) for layer in module.model.layers[:layers]]
+        self._layers = [
+            _Layer(layer, make_linear, config.rms_norm_eps)
+            for layer in module.model.layers[:layers]
+        ]
 
     def forward(
         self,
@@ -79,20 +82,16 @@ class LlamaNetwork:
             attend = cache.aim(starts, width, self.device)
             mask = None if attend is None else self._additive(attend)
             cos, sin = self._rope_rows(starts, width, cache.capacity)
-            x = self._embedding[tokens]
+            x, half = self._embedding[tokens], self._half
             for index, layer in enumerate(self._layers):
-                normed = rms_norm(x, (self._hidden,), layer.input_norm, self._eps)
-                x = x + layer.output(
-                    self._attend(
-                        index=index, qkv=layer.qkv(normed), cos=cos, sin=sin, cache=cache, mask=mask
-                    )
-                )
-                normed = rms_norm(x, (self._hidden,), layer.mlp_norm, self._eps)
-                gate, up = layer.gate_up(normed).chunk(2, dim=-1)
+                qkv = layer.qkv(layer.input_norm(x))
+                mixed = self._attend(index=index, qkv=qkv, cos=cos, sin=sin, cache=cache, mask=mask)
+                x = x + layer.output(mixed)
+                gate, up = layer.gate_up(layer.mlp_norm(x)).split(half, -1)
                 x = x + layer.down(silu(gate) * up)
             if select is not None:
                 x = x[torch.arange(batch, device=self.device)[:, None], torch.tensor(select)]
-            logits = self._head(rms_norm(x, (self._hidden,), self._norm, self._eps)).float()
+            logits = self._head(self._norm(x)).float()
             return check_finite(logits, "the model")
 
     def _attend(
@@ -107,20 +106,22 @@ class LlamaNetwork:
     ) -> Tensor:
         batch, width, _ = qkv.shape
         kv, groups, dim = self._kv_heads, self._groups, self._head_dim
-        heads = qkv.view(batch, width, -1, dim)
-        rotating = heads[:, :, : kv * groups + kv]
+        rotating, values = qkv.view(batch, width, -1, dim).split((kv * groups + kv, kv), 2)
         # x·cos + rotate_half(x)·sin; the minus sign of rotate_half is already in `sin`.
         rotated = torch.addcmul(rotating * cos, rotating.roll(dim // 2, dims=-1), sin)
-        keys, values = cache.write(
-            index, rotated[:, :, kv * groups :], heads[:, :, kv * groups + kv :]
-        )
+        queries, keys = rotated.split((kv * groups, kv), 2)
+        keys, values = cache.write(index, keys, values)
         # Heads of one group become extra rows of queries over their shared keys.
-        queries = rotated[:, :, : kv * groups].view(batch, width, kv, groups, dim)
-        queries = queries.permute(0, 2, 3, 1, 4).reshape(batch, kv, groups * width, dim)
+        if width > 1:
+            queries = queries.view(batch, width, kv, groups, dim).permute(0, 2, 3, 1, 4)
         mixed = scaled_dot_product_attention(
-            queries, keys.transpose(1, 2), values.transpose(1, 2), attn_mask=mask
+            queries.reshape(batch, kv, groups * width, dim),
+            keys.transpose(1, 2),
+            values.transpose(1, 2),
+            attn_mask=mask,
         )
-        mixed = mixed.view(batch, kv, groups, width, dim).permute(0, 3, 1, 2, 4)
+        if width > 1:
+            mixed = mixed.view(batch, kv, groups, width, dim).permute(0, 3, 1, 2, 4)
         return mixed.reshape(batch, width, -1)
 
     def _additive(self, attend: Tensor) -> Tensor:
@@ -150,10 +151,10 @@ class LlamaNetwork:
 class _Layer:
     """One decoder layer's norms and products."""
 
-    def __init__(self, layer: Any, make_linear: LinearFactory) -> None:
+    def __init__(self, layer: Any, make_linear: LinearFactory, eps: float) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.input_norm: Tensor = layer.input_layernorm.weight
-        self.mlp_norm: Tensor = layer.post_attention_layernorm.weight
+        self.input_norm: Norm = make_rms_norm(layer.input_layernorm.weight, eps)
+        self.mlp_norm: Norm = make_rms_norm(layer.post_attention_layernorm.weight, eps)
         self.qkv: Linear = make_linear(
             torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
         )

@@ -52,12 +52,9 @@ def sample_and_match(
     block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
     B, G = block.draft_tokens.shape
     rows = torch.arange(B, device=block.lengths.device)
-    bonus_row = block.target_probs[rows, block.lengths].double()
-    bonus = inverse_cdf(bonus_row, coins.resample.double())
-    samples = [
-        inverse_cdf(target_probs[:, i].double(), coins.accept[:, i].double()) for i in range(G)
-    ]
-    drawn = torch.stack([*samples, bonus], 1)
+    bonus = inverse_cdf(target_probs[rows, block.lengths], coins.resample.double())
+    samples = inverse_cdf(target_probs[:, :G].flatten(0, 1), coins.accept.flatten().double())
+    drawn = torch.cat([samples.view(B, G), bonus[:, None]], 1)
     matches = (drawn[:, :G] == block.draft_tokens) & real_positions(block.lengths, G)
     num_accepted = leading_run(matches)
     return Verification(

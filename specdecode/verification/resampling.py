@@ -1,22 +1,23 @@
 """The arithmetic all rules share: sums in a fixed order, residuals, inverse CDF, counting.
 
-A library sum or cumulative sum adds in an order that depends on device, thread count and vector
-width, and two orders differ in the last bits. Here each addition is an elementwise operation of its
-own, which IEEE 754 fixes to the bit, so a result cannot depend on where or next to what a row was
-computed.
+A library sum or cumulative sum of floats adds in an order that depends on device, thread count and
+vector width, and two orders differ in the last bits. Here floats are added by elementwise
+operations, which IEEE 754 fixes to the bit, or as whole numbers, whose sum has no order at all. So
+a result cannot depend on where or next to what a row was computed.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from specdecode.verification.types import DraftBlock, Verification
 from specdecode.verification.validation import real_positions
 
-# Children of a node of the sum tree: enough that three levels hold a quarter of a million tokens.
-_CHILDREN = 64
+_SMALLEST = 1e-307  # keeps the scale of an empty row finite
+_LARGEST = 1e300  # in place of infinity, which times a ratio of 0 would be NaN
 
 
 def fixed_order_sum(values: Tensor) -> Tensor:
@@ -31,61 +32,57 @@ def fixed_order_sum(values: Tensor) -> Tensor:
     return values[..., 0]
 
 
+def order_free_sum(values: Tensor, most: float = math.inf) -> Tensor:
+    """Sum over the last dimension of values >= 0, the same in whatever order they are added.
+
+    Each value is first rounded to a multiple of the last place of a bound on the total, by adding
+    that bound and taking it away again; sums of such multiples are exact (Demmel and Nguyen 2013,
+    "Fast Reproducible Floating-Point Summation"). Cheaper than ``fixed_order_sum``, and coarser:
+    each value is off by at most half that place.
+
+    Args:
+        values: float64 [..., V].
+        most: what no total exceeds, if known: the bound is that or V times the largest value.
+    """
+    bound = (values.amax(-1, keepdim=True) * values.shape[-1]).clamp_(max=most)
+    return (values + bound).sub_(bound).sum(-1)
+
+
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     """Pick token ids by inverse CDF over ids 0, 1, ..., V - 1.
 
-    Descends a tree of sums, 64 children a node: to the last child that has mass and whose preceding
-    siblings together weigh at most ``uniform * total``, less what was passed on the way. A child
-    without mass is never entered, so neither a coin of 0 before leading zeros nor a coin just below
-    1 can yield a token of weight zero.
+    Weights are counted in whole units of 2^-(62 - log2 V) of the row's largest, the finest that can
+    be summed in 64 bits. A token below one unit (1e-14 of the largest at V = 49 152) is not drawn;
+    with up to 512 tokens no weight that a float64 could add to the others is lost.
 
     Args:
-        weights: float64 [B, V], non-negative, not necessarily normalised.
+        weights: float [B, V], non-negative, not necessarily normalised.
         uniform: float64 [B], in [0, 1).
 
     Returns:
-        int64 [B]. Where a row has no mass at all, 0.
+        int64 [B], never a token of weight zero. Where a row has no mass at all, 0.
     """
-    rows = torch.arange(weights.shape[0], device=weights.device)
-    places = torch.arange(_CHILDREN, device=weights.device)
-    levels, total = [], weights
-    while total.shape[-1] > 1:
-        total = pad(total, (0, -total.shape[-1] % _CHILDREN)).unflatten(-1, (-1, _CHILDREN))
-        levels.append(total)
-        total = fixed_order_sum(total)
-    goal = uniform * total[:, 0]
-    index = torch.zeros_like(rows)
-    for children in reversed(levels):
-        mass = children[rows, index]
-        before = _preceding_sums(mass)
-        child = (((mass > 0) & (before <= goal[:, None])) * places).amax(-1)
-        goal = goal - before[rows, child]
-        index = _CHILDREN * index + child
-    return index
+    units = 2.0 ** (62 - (weights.shape[-1] - 1).bit_length())
+    largest = weights.amax(-1, keepdim=True).double()
+    per_weight = (units / largest.clamp_(min=_SMALLEST)).clamp_(max=_LARGEST)
+    upto = (per_weight * weights).to(torch.int64).cumsum_(-1)
+    total = upto[:, -1:]
+    # A coin just below 1 may round up to the total, which lies beyond the last token.
+    goal = torch.minimum((uniform[:, None] * total).to(torch.int64), total - 1)
+    return torch.searchsorted(upto, goal, right=True)[:, 0]
 
 
-def _preceding_sums(values: Tensor) -> Tensor:
-    """Sum of the values before each, float64 [B, N] -> [B, N], by doubling steps."""
-    sums, step = pad(values[:, :-1], (1, 0)), 1
-    while step < values.shape[-1]:
-        sums = sums + pad(sums[:, :-step], (step, 0))
-        step *= 2
-    return sums
-
-
-def residual(
-    target_row: Tensor, draft_row: Tensor, scale: Tensor, whole: Tensor | None = None
-) -> Tensor:
+def residual(target_row: Tensor, draft_row: Tensor, scale: Tensor) -> Tensor:
     """Weights (scale · p − q)_+, float64 [B, V], not normalised.
 
     Rows where that is zero everywhere give p itself: exact arithmetic never resamples from an empty
-    residual, but rounding and dishonest draft laws can. So do rows marked in ``whole``, bool [B].
+    residual, but rounding and dishonest draft laws can.
     """
     difference = (scale[:, None] * target_row).sub_(draft_row).clamp_(min=0)
-    plain = ~(difference.amax(-1) > 0)
-    if whole is not None:
-        plain = plain | whole
-    return torch.where(plain[:, None], target_row, difference)
+    empty = ~(difference.amax(-1) > 0)
+    if bool(empty.any()):
+        difference[empty] = target_row[empty].double()
+    return difference
 
 
 def next_token_weights(block: DraftBlock, num_accepted: Tensor, scale: Tensor) -> Tensor:
@@ -99,14 +96,24 @@ def next_token_weights(block: DraftBlock, num_accepted: Tensor, scale: Tensor) -
     Returns:
         Target row τ where the whole row was kept, the residual at τ otherwise.
     """
-    B, G = block.draft_tokens.shape
-    rows = torch.arange(B, device=num_accepted.device)
-    target_row = block.target_probs[rows, num_accepted].double()
+    G = block.draft_tokens.shape[1]
+    target_row = rows_at(block.target_probs, num_accepted)
     if G == 0:
-        return target_row
-    draft_row = block.draft_probs[rows, num_accepted.clamp(max=G - 1)]
+        return target_row.double()
     whole = num_accepted == block.lengths
-    return residual(target_row, draft_row, scale[rows, num_accepted], whole)
+    factor = torch.where(whole, 1.0, scale.gather(1, num_accepted[:, None])[:, 0])
+    draft_row = rows_at(block.draft_probs, num_accepted.clamp(max=G - 1))
+    # With nothing to subtract the residual is the target row itself.
+    return residual(target_row, draft_row.masked_fill_(whole[:, None], 0), factor)
+
+
+def rows_at(probs: Tensor, positions: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Row ``positions[k]`` of batch row ``rows[k]`` (or k), [K, V] out of [B, R, V]; a copy."""
+    if rows is None:
+        rows = torch.arange(probs.shape[0], device=probs.device)
+    if not probs.is_contiguous():
+        return probs[rows, positions]
+    return probs.flatten(0, 1).index_select(0, rows * probs.shape[1] + positions)
 
 
 def emit(block: DraftBlock, num_accepted: Tensor, scale: Tensor, resample: Tensor) -> Verification:
@@ -118,6 +125,14 @@ def emit(block: DraftBlock, num_accepted: Tensor, scale: Tensor, resample: Tenso
 def chosen(probs: Tensor, position: int, tokens: Tensor) -> Tensor:
     """Probability, float64 [B], of ``tokens`` [B] in row ``position`` of ``probs`` [B, R, V]."""
     return probs[:, position].gather(-1, tokens[:, None])[:, 0].double()
+
+
+def token_ratios(block: DraftBlock) -> Tensor:
+    """p(X_i) / q(X_i) of every draft token, float64 [B, G]; 0 where p is, at most 1e300."""
+    index = block.draft_tokens[:, :, None]
+    p = block.target_probs.gather(-1, index)[:, :, 0].double()
+    q = block.draft_probs.gather(-1, index)[:, :, 0].double()
+    return torch.where(p == 0, p, (p / q).clamp_(max=_LARGEST))
 
 
 def extend_ratio(ratio: Tensor, target: Tensor, draft: Tensor) -> Tensor:

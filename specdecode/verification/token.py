@@ -9,24 +9,18 @@ Algorithm 1; Chen et al., arXiv 2302.01318.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from specdecode.verification.resampling import chosen, emit, extend_ratio, leading_run, passed
+from specdecode.verification.resampling import emit, leading_run, passed, token_ratios
 from specdecode.verification.types import AcceptancePlan, Coins, DraftBlock, Verification
 from specdecode.verification.validation import prepare
 
 
 def token_acceptance(block: DraftBlock) -> AcceptancePlan:
     """h_i = min(1, p(X_i) / q(X_i)); the residual is not scaled."""
-    B, G = block.draft_tokens.shape
-    one = torch.ones(B, dtype=torch.float64, device=block.draft_tokens.device)
-    probability = torch.empty(B, G, dtype=torch.float64, device=one.device)
-    for i in range(G):
-        token = block.draft_tokens[:, i]
-        p, q = chosen(block.target_probs, i, token), chosen(block.draft_probs, i, token)
-        probability[:, i] = extend_ratio(one, p, q).clamp(max=1)
-    return AcceptancePlan(probability, one[:, None].expand(B, G + 1))
+    probability = token_ratios(block).clamp_(max=1)
+    B, G = probability.shape
+    return AcceptancePlan(probability, probability.new_ones(1, 1).expand(B, G + 1))
 
 
 def token_verification(

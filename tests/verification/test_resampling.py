@@ -14,6 +14,7 @@ from specdecode.verification.resampling import (
     inverse_cdf,
     last_accepted,
     leading_run,
+    order_free_sum,
 )
 from tests.strategies import uniforms
 
@@ -76,6 +77,29 @@ def test_fixed_order_sum_leaves_its_argument_alone():
 
     assert fixed_order_sum(values).item() == 21
     assert values.tolist() == [[0, 1, 2, 3, 4, 5, 6]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=300), shuffle=st.randoms())
+def test_order_free_sum_is_the_sum_in_any_order(values, shuffle):
+    found = order_free_sum(torch.tensor([values], dtype=torch.float64)).item()
+    shuffle.shuffle(values)
+
+    assert order_free_sum(torch.tensor([values], dtype=torch.float64)).item() == found
+    assert found == pytest.approx(math.fsum(values), rel=len(values) ** 2 * 2**-52, abs=1e-300)
+
+
+def test_order_free_sum_with_a_known_bound_is_exact_to_its_last_place():
+    values = torch.full((1, 1000), 1e-3, dtype=torch.float64)
+
+    assert abs(order_free_sum(values, most=1.0).item() - 1) <= 1000 * 2**-53
+
+
+def test_a_heavy_token_does_not_swallow_the_light_ones():
+    values = [1.0, *[1e-12] * 99_999]
+
+    assert pick(values, BELOW_ONE) == 99_999
+    assert pick(values, 1 - 0.5e-7) in range(49_000, 51_000)
 
 
 def test_counting_accepted_positions():
