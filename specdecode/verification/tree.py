@@ -78,7 +78,7 @@ class DraftTree:
         """
         depth = max(len(path) for path in self.paths)
         table = [(*path, *([0] * (depth - len(path)))) for path in self.paths]
-        nodes = torch.tensor(table, device=node.device).view(-1, depth)[node]
+        nodes = torch.tensor(table, dtype=torch.int64, device=node.device)[node]
         tokens = self.tokens.gather(1, (nodes - 1).clamp(min=0)) if depth else nodes
         return tokens.where(nodes > 0, -1)
 
