@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -251,3 +252,12 @@ def test_cpu_and_gpu_decide_alike():
 
     assert torch.equal(there.accepted.cpu(), here.accepted)
     assert torch.equal(there.token.cpu(), here.token)
+
+
+def test_the_example_of_the_page_on_trees_runs(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "trees.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+
+    exec(compile(example, "docs/trees.md", "exec"), {})  # noqa: S102 - our own page
+
+    assert capsys.readouterr().out.startswith("tensor([")

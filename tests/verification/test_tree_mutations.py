@@ -273,3 +273,14 @@ def test_judging_from_the_root_down_costs_length():
     assert expected_length(emitted) < expected_length(
         emitted_tokens(kernel_tree_outcomes(TARGET, DRAFT, chain(2)))
     )
+
+
+def test_sorting_the_candidates_by_probability_bends_the_output_law():
+    law = [Fraction(0)] * 3
+    q, p = DRAFT(()), TARGET(())
+    for tree, weight in drawn_trees(DRAFT, (LEAF, LEAF)):
+        best_first = sorted((x for x, _ in tree), key=lambda x: -q[x])
+        for (_, token), share in multi_draft_law(best_first, q, p).items():
+            law[token] += weight * share
+
+    assert max(abs(a - b) for a, b in zip(law, p, strict=True)) > 1e-3
