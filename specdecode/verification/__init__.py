@@ -12,6 +12,15 @@ and one set of symbols:
     h_i           probability that coin i accepts: iff ``coins.accept[b, i - 1] < h_i``
     τ             draft tokens kept (``num_accepted``)
 
+``RULES`` holds the rules for one chain of draft tokens, which the engine can run. Two more judge
+several continuations at once and have their own signatures; they are lossless too:
+
+    multi_draft_verification    K candidates for one position
+    traversal_verification      a ``DraftTree`` of candidates, from its leaves up
+
+For those, K is candidates per row, N draft nodes of a tree, P nodes that can have children, and T
+and Q what rejected candidates leave of p and q.
+
 Arithmetic is float64 in a fixed order of additions, so that equal inputs and coins give equal
 results on every device, in every batch and at every padding.
 """
@@ -25,19 +34,34 @@ from specdecode.verification.greedy_block import (
     modified_target,
 )
 from specdecode.verification.match import sample_and_match
+from specdecode.verification.multi_draft import (
+    Candidates,
+    MultiDraftVerification,
+    draw_without_replacement,
+    multi_draft_verification,
+)
 from specdecode.verification.registry import RULES
 from specdecode.verification.token import token_verification
+from specdecode.verification.traversal import TreeVerification, traversal_verification
+from specdecode.verification.tree import DraftTree
 from specdecode.verification.types import Coins, Verification, VerificationRule
 
 __all__ = [
     "RULES",
+    "Candidates",
     "Coins",
+    "DraftTree",
+    "MultiDraftVerification",
+    "TreeVerification",
     "Verification",
     "VerificationRule",
     "block_verification",
+    "draw_without_replacement",
     "emitted_ratio",
     "greedy_block_verification",
     "modified_target",
+    "multi_draft_verification",
     "sample_and_match",
     "token_verification",
+    "traversal_verification",
 ]

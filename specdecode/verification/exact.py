@@ -162,15 +162,25 @@ def total_variation(one: Mapping[Tokens, Number], other: Mapping[Tokens, Number]
 def prefix_validity_error(
     rule: BlockLaw, target: Model, draft: Model, gamma: int, prefix: Tokens = ()
 ) -> Number:
+    """``validity_error`` of one iteration of a chain rule."""
+    return validity_error(emitted_law(rule, target, draft, gamma, prefix), target, prefix)
+
+
+def validity_error(emitted: Mapping[Tokens, Number], target: Model, prefix: Tokens = ()) -> Number:
     """Largest |P(next emitted = x | v emitted, and a token after it) − M_b(x | v)| over v and x.
 
     Zero for every rule that is lossless as it stands. Sharper than the joint law: it looks at one
     iteration before plain decoding could dilute an error.
+
+    Args:
+        emitted: law of the tokens that one iteration emits.
+        target: target model.
+        prefix: tokens before the iteration.
     """
     mass: dict[Tokens, Number] = defaultdict(Fraction)
-    for emitted, probability in emitted_law(rule, target, draft, gamma, prefix).items():
-        for end in range(1, len(emitted) + 1):
-            mass[emitted[:end]] += probability
+    for tokens, probability in emitted.items():
+        for end in range(1, len(tokens) + 1):
+            mass[tokens[:end]] += probability
     followed: dict[Tokens, Number] = defaultdict(Fraction)
     for tokens, probability in mass.items():
         followed[tokens[:-1]] += probability
@@ -181,6 +191,18 @@ def prefix_validity_error(
             gap = _gap(share, p)
             worst = max(worst, gap, key=float)
     return worst
+
+
+def extended_law(
+    emitted: Mapping[Tokens, Number], target: Model, length: int, prefix: Tokens = ()
+) -> dict[Tokens, Number]:
+    """Law of the first ``length`` tokens when plain decoding goes on after ``emitted``."""
+    law: dict[Tokens, Number] = defaultdict(Fraction)
+    for tokens, probability in emitted.items():
+        missing = max(length - len(tokens), 0)
+        for tail, weight in sequence_law(target, missing, prefix + tokens).items():
+            law[(tokens + tail)[:length]] += probability * weight
+    return dict(law)
 
 
 def _gap(a: Number, b: Number) -> Number:

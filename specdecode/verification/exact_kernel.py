@@ -59,14 +59,14 @@ def rejection_cells(acceptance: Acceptance, weights: Weights = next_token_weight
         ]
         taus = range(block.draft_tokens.shape[1] + 1)
         rows = [weights(block, torch.tensor([tau]), plan.scale)[0].tolist() for tau in taus]
-        return Cells(accept, [_cdf_cells(row) for row in rows])
+        return Cells(accept, [cdf_cells(row) for row in rows])
 
     return find
 
 
 def match_cells(block: DraftBlock) -> Cells:
     """Cells of sample-and-match, where every coin draws from a target row by inverse CDF."""
-    rows = [_cdf_cells(row) for row in block.target_probs[0].tolist()]
+    rows = [cdf_cells(row) for row in block.target_probs[0].tolist()]
     # Before full acceptance the resample coin has no part: one cell.
     return Cells(rows[:-1], [*([[(0.0, 1.0)]] * (len(rows) - 1)), rows[-1]])
 
@@ -141,7 +141,7 @@ def _run(
     return result.num_accepted.tolist(), result.next_token.tolist()
 
 
-def _cdf_cells(weights: Sequence[float]) -> list[Cell]:
+def cdf_cells(weights: Sequence[float]) -> list[Cell]:
     """Midpoint and size of each token's cell; tokens without weight have none."""
     borders = [0.0]
     for weight in weights:

@@ -7,6 +7,8 @@ single rounding of a large probability can cost 4e-3. Rows are then used as they
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,10 @@ SUM_TOLERANCE = {
     torch.bfloat16: 1e-2,
     torch.float16: 1e-2,
 }
+
+
+Expected = tuple[str, Tensor, Literal["float", "int64", "bool"], tuple[int, ...]]
+"""(name, tensor, kind of numbers and shape it must have)."""
 
 
 def prepare(
@@ -153,3 +159,47 @@ def _refuse(name: str, bad: Tensor, values: Tensor, rule: str) -> None:
 
 def _describe(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def check_tensors(anchor: str, device: torch.device, expected: list[Expected]) -> None:
+    """Refuse tensors of the wrong shape, dtype or device.
+
+    Args:
+        anchor: name of the tensor the shapes and the device were read from.
+        device: its device.
+        expected: what each tensor must be.
+
+    Raises:
+        ConfigError: with the name, what was expected and what was found.
+    """
+    for name, tensor, kind, shape in expected:
+        dtypes = SUM_TOLERANCE if kind == "float" else (getattr(torch, kind),)
+        if tuple(tensor.shape) != shape or tensor.dtype not in dtypes:
+            raise ConfigError(f"{name}: expected {kind} {list(shape)}, got {_describe(tensor)}.")
+        if tensor.device != device:
+            raise ConfigError(
+                f"{name} is on {tensor.device}, {anchor} on {device}; move them to one device."
+            )
+
+
+def check_coins(coins: Coins, real: Tensor) -> None:
+    """Refuse coins outside [0, 1), accept coins only where ``real`` [B, G] holds.
+
+    Raises:
+        ConfigError: with the coin, its row and its position.
+    """
+    rule = "a coin is in [0, 1)"
+    for name, coin, used in (
+        ("coins.accept", coins.accept, real),
+        ("coins.resample", coins.resample, torch.ones_like(coins.resample, dtype=torch.bool)),
+    ):
+        refuse(name, used & ~((coin >= 0) & (coin < 1)), coin, rule)
+
+
+def refuse(name: str, bad: Tensor, values: Tensor, rule: str) -> None:
+    """Raise for the first place where ``bad`` holds, with its value and the ``rule`` it breaks.
+
+    Raises:
+        ConfigError: naming tensor, row and position.
+    """
+    _refuse(name, bad, values, rule)

@@ -31,8 +31,10 @@ def test_the_contracts_names_are_there():
         "Verification",
         "block_verification",
         "greedy_block_verification",
+        "multi_draft_verification",
         "sample_and_match",
         "token_verification",
+        "traversal_verification",
     }
 
     assert contract <= set(package.__all__)
@@ -50,3 +52,9 @@ def test_rules_are_registered_under_their_mode_names():
 def test_greedy_block_says_it_is_not_lossless_alone():
     assert "Not lossless by itself" in package.greedy_block_verification.__doc__
     assert "modified_target" in package.greedy_block_verification.__doc__
+
+
+def test_rules_over_several_continuations_stand_beside_the_chain_rules():
+    for name in ("multi_draft_verification", "traversal_verification"):
+        assert getattr(package, name) not in package.RULES.values()
+        assert name in package.__doc__
