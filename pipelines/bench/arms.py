@@ -97,7 +97,9 @@ class TransformersArm:
         sampling: dict[str, Any] = {"do_sample": False}
         if temperature > 0:
             sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-        config = GenerationConfig(max_new_tokens=tokens, eos_token_id=None, pad_token_id=0, **sampling)
+        config = GenerationConfig(
+            max_new_tokens=tokens, eos_token_id=None, pad_token_id=0, **sampling
+        )
         assistant = {} if self._draft is None else {"assistant_model": self._draft.module}
         ids = torch.tensor([prompt], device=self._target.device)
         with torch.random.fork_rng():

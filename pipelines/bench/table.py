@@ -1,8 +1,8 @@
 """Rule x drafter x γ x temperature: what each combination is worth, block against token.
 
 Wall-clock is measured with each rule. Block efficiency is compared on the same draft blocks: given
-a block and its laws, the expected number of kept tokens is known exactly for either rule, so nothing
-but the choice of blocks is left to chance (Rao and Blackwell):
+a block and its laws, the expected number of kept tokens is known exactly for either rule, so
+nothing but the choice of blocks is left to chance (Rao and Blackwell):
 
     token   E[τ | X^γ] = Σ_ℓ Π_{i ≤ ℓ} min(1, p(X_i) / q(X_i))
     block   E[τ | X^γ] = Σ_ℓ p_ℓ(X^ℓ),   p_ℓ the clipped running ratio      (arXiv 2403.10444)

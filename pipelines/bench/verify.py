@@ -51,7 +51,9 @@ class _Recorder(Engine):
         rule = batch.rule
         self.kept = []
 
-        def recording(tokens: Tensor, q: Tensor, p: Tensor, *rest: Any, **more: Any) -> Verification:
+        def recording(
+            tokens: Tensor, q: Tensor, p: Tensor, *rest: Any, **more: Any
+        ) -> Verification:
             if tokens.shape[1] == max(GAMMAS):
                 self.kept.append(Laws(tokens.clone(), q.clone(), p.clone()))
             return rule(tokens, q, p, *rest, **more)
@@ -60,7 +62,9 @@ class _Recorder(Engine):
         return batch
 
 
-def record(target: LoadedModel, draft: str, prompts: Sequence[BenchPrompt], blocks: int) -> list[Laws]:
+def record(
+    target: LoadedModel, draft: str, prompts: Sequence[BenchPrompt], blocks: int
+) -> list[Laws]:
     """Blocks of the largest γ, temperature 1, one row each."""
     made = _Recorder.load(target, draft, num_speculative_tokens=max(GAMMAS))
     found: list[Laws] = []

@@ -78,7 +78,9 @@ def residual(target_row: Tensor, draft_row: Tensor, scale: Tensor) -> Tensor:
     Rows where that is zero everywhere give p itself: exact arithmetic never resamples from an empty
     residual, but rounding and dishonest draft laws can.
     """
-    difference = (scale[:, None] * target_row).sub_(draft_row).clamp_(min=0)
+    # A copy even of float64: the row may be a view of what the caller passed in.
+    weighed = target_row.to(torch.float64, copy=True).mul_(scale[:, None])
+    difference = weighed.sub_(draft_row).clamp_(min=0)
     empty = ~(difference.amax(-1) > 0)
     if bool(empty.any()):
         difference[empty] = target_row[empty].double()
@@ -86,7 +88,7 @@ def residual(target_row: Tensor, draft_row: Tensor, scale: Tensor) -> Tensor:
 
 
 def next_token_weights(block: DraftBlock, num_accepted: Tensor, scale: Tensor) -> Tensor:
-    """Weights, float64 [B, V], of the token after the kept ones.
+    """Weights, float [B, V], of the token after the kept ones.
 
     Args:
         block: the checked input.
@@ -96,19 +98,21 @@ def next_token_weights(block: DraftBlock, num_accepted: Tensor, scale: Tensor) -
     Returns:
         Target row τ where the whole row was kept, the residual at τ otherwise.
     """
-    G = block.draft_tokens.shape[1]
     target_row = rows_at(block.target_probs, num_accepted)
-    if G == 0:
-        return target_row.double()
     whole = num_accepted == block.lengths
-    factor = torch.where(whole, 1.0, scale.gather(1, num_accepted[:, None])[:, 0])
-    draft_row = rows_at(block.draft_probs, num_accepted.clamp(max=G - 1))
-    # With nothing to subtract the residual is the target row itself.
-    return residual(target_row, draft_row.masked_fill_(whole[:, None], 0), factor)
+    if bool(whole.all()):
+        return target_row
+    draft_row = rows_at(block.draft_probs, num_accepted.clamp(max=block.draft_probs.shape[1] - 1))
+    factor = scale.gather(1, num_accepted[:, None])[:, 0]
+    if bool(whole.any()):  # with nothing to subtract the residual is the target row itself
+        factor, draft_row = factor.masked_fill(whole, 1), draft_row.masked_fill(whole[:, None], 0)
+    return residual(target_row, draft_row, factor)
 
 
 def rows_at(probs: Tensor, positions: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Row ``positions[k]`` of batch row ``rows[k]`` (or k), [K, V] out of [B, R, V]; a copy."""
+    """Row ``positions[k]`` of batch row ``rows[k]`` (or k), [K, V] out of [B, R, V]."""
+    if rows is None and probs.shape[0] == 1:
+        return probs[:, int(positions)]  # nothing to gather, nothing to copy
     if rows is None:
         rows = torch.arange(probs.shape[0], device=probs.device)
     if not probs.is_contiguous():
@@ -117,9 +121,24 @@ def rows_at(probs: Tensor, positions: Tensor, rows: Tensor | None = None) -> Ten
 
 
 def emit(block: DraftBlock, num_accepted: Tensor, scale: Tensor, resample: Tensor) -> Verification:
-    """Finish a verification: draw the token after the kept ones with coin ``resample`` [B]."""
-    weights = next_token_weights(block, num_accepted, scale)
-    return Verification(num_accepted, inverse_cdf(weights, resample.double()))
+    """Finish a verification: draw the token after the kept ones with coin ``resample`` [B].
+
+    A CPU goes row by row, within its caches; anything else takes the batch at once.
+    """
+    B = num_accepted.shape[0]
+    at_once = 1 if num_accepted.device.type == "cpu" else max(B, 1)
+    drawn = []
+    for first in range(0, B, at_once):
+        part = slice(first, first + at_once)
+        rows = DraftBlock(
+            block.draft_tokens[part],
+            block.draft_probs[part],
+            block.target_probs[part],
+            block.lengths[part],
+        )
+        weights = next_token_weights(rows, num_accepted[part], scale[part])
+        drawn.append(inverse_cdf(weights, resample[part].double()))
+    return Verification(num_accepted, torch.cat(drawn) if drawn else num_accepted)
 
 
 def chosen(probs: Tensor, position: int, tokens: Tensor) -> Tensor:
