@@ -48,12 +48,13 @@ class StepCosts:
 
 
 class CostTable:
-    """Step costs by batch size, for sizes 1, 2, 4, 8, …; a size between is taken for the next.
+    """Step costs by batch size, measured for sizes 1, 2, 4, 8, ….
+
+    A size without an entry takes the next larger one's, or the largest.
 
     Args:
         gamma: longest draft γ_max.
-        given: costs by batch size, used as they are: nothing is measured, and a size without an
-            entry takes the nearest smaller one's, or the smallest.
+        given: costs by batch size, used as they are: nothing is measured then.
 
     Raises:
         ConfigError: given costs are empty, end below γ_max or are for no batch size.
@@ -92,6 +93,5 @@ class CostTable:
 
     def seconds(self, size: int) -> tuple[float, ...]:
         """Seconds of a step with 0, 1, … γ_max draft tokens in a batch of `size`."""
-        wanted = size if self._is_given else 1 << (size - 1).bit_length()
-        nearest = max((s for s in self._known if s <= wanted), default=min(self._known))
+        nearest = min((s for s in self._known if s >= size), default=max(self._known))
         return self._known[nearest].seconds(self._gamma)

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _PRIOR_SUCCESSES, _PRIOR_FAILURES = 0.7, 0.3
-_FADING = 0.9  # weight an observation keeps with each further one: about ten steps are remembered
+_FADING = 0.9  # weight an observation keeps with each further step: about ten are remembered
 _LONGEST_PAUSE = 64
 
 
@@ -74,7 +74,9 @@ class AdaptiveLength:
     """The length of most expected tokens per second; see the module docstring.
 
     When not drafting at all looks best, one token is drafted after pauses of 1, 2, 4, … 64 steps: a
-    useless draft costs little, one that has become good again is found.
+    useless draft costs little. After a long pause that one token outweighs what was known before,
+    so that a draft that has become good is used again at once. Pauses begin at 1 again when
+    drafting paid and was accepted, not when a draft is accepted and still too dear.
     """
 
     def __init__(self) -> None:
@@ -93,22 +95,23 @@ class AdaptiveLength:
         """See `DraftLength.choose`."""
         best = best_length(self.acceptance, seconds)
         self._probing = best == 0
-        if not self._probing:
-            self._pause = 1
-        elif self._idle >= self._pause:
+        if self._probing and self._idle >= self._pause:
             best = 1
         return min(best, most)
 
     def observe(self, drafted: int, kept: int) -> None:
-        """See `DraftLength.observe`. Steps without a draft say nothing about it."""
+        """See `DraftLength.observe`. A plain step says nothing, but ages what is known."""
         if drafted == 0:
             self._idle += 1
             return
+        weight = _FADING ** (1 + self._idle)
         self._idle = 0
-        self._successes = _FADING * self._successes + kept
-        self._failures = _FADING * self._failures + (kept < drafted)
+        self._successes = weight * self._successes + kept
+        self._failures = weight * self._failures + (kept < drafted)
         if self._probing:
-            self._pause = 1 if kept else min(2 * self._pause, _LONGEST_PAUSE)
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        elif kept:
+            self._pause = 1
 
 
 def best_length(acceptance: float, seconds: Sequence[float]) -> int:

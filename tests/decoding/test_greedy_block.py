@@ -160,7 +160,7 @@ def test_a_drafter_that_falls_silent_while_positions_are_left_is_an_error():
     proposal = Proposal(torch.tensor([[0]]), torch.full((1, 1, 2), 0.5), [1])
     coins = Coins(torch.tensor([[0.5]]), torch.tensor([0.5]))
 
-    with pytest.raises(EngineError, match="row 0: the drafter proposed 1 tokens .* 3 positions"):
+    with pytest.raises(EngineError, match=r"row 0: the drafter proposed 1 tokens .* 3 positions"):
         carried.verify(
             RULES["greedy-block"], [request], proposal, torch.full((1, 2, 2), 0.5), coins
         )
