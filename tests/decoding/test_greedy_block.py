@@ -138,14 +138,14 @@ def test_a_row_s_modifications_do_not_depend_on_deeper_rows():
 
 
 def test_what_is_left_counts_down_by_the_tokens_emitted():
-    """γ = 4 and nothing kept leaves 3 positions; an older claim on 2 leaves 1."""
+    """γ = 4 and nothing kept leaves 3 positions, an older claim on 2 leaves 1, one on 1 is over."""
     laws = torch.tensor([[[0.0, 1.0]] * 5], dtype=torch.float64)
     drafts = torch.tensor([[[1.0, 0.0]] * 4], dtype=torch.float64)
     proposal = Proposal(torch.zeros(1, 4, dtype=torch.int64), drafts, [4])
     coins = Coins(torch.full((1, 4), 0.5), torch.tensor([0.5]))
 
     _, after = verify_modified(
-        RULES["greedy-block"], proposal, laws, coins, [[Modification(1.0, 2)]]
+        RULES["greedy-block"], proposal, laws, coins, [[Modification(1.0, 1), Modification(1.0, 2)]]
     )
 
     assert [m.remaining for m in after[0]] == [1, 3]
