@@ -138,7 +138,7 @@ def test_a_slow_first_pass_and_one_slow_outlier_do_not_count():
 
     class Stuttering(TimedNetwork):
         def forward(self, tokens, starts, cache, select=None):
-            if self.passes in (0, 1, 6):
+            if self.passes in (0, 1, 2):  # the prompt, the run not timed, the first timed one
                 self.clock.seconds += 100
             return super().forward(tokens, starts, cache, select)
 
