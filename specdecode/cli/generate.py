@@ -41,8 +41,12 @@ def generate_command(
         str,
         typer.Option(help="self-int4, self-int8, early-exit:K, prompt-lookup, a model, or none."),
     ] = "self-int4",
-    verification: Annotated[str, typer.Option(help="Verification rule: token or block.")] = "block",
-    num_speculative_tokens: Annotated[int, typer.Option(help="Draft tokens a step.")] = 4,
+    verification: Annotated[
+        str, typer.Option(help="Verification rule: token, block, greedy-block or match.")
+    ] = "block",
+    num_speculative_tokens: Annotated[
+        str, typer.Option(help="Draft tokens a step: 1 to 64, or adaptive.")
+    ] = "4",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto",
     raw: Annotated[
@@ -93,7 +97,7 @@ def generate_command(
         # Plain decoding uses neither, but a wrong value is wrong there too.
         rule: dict[str, Any] = {
             "verification": verification,
-            "num_speculative_tokens": num_speculative_tokens,
+            "num_speculative_tokens": _number_or_word(num_speculative_tokens),
         }
         plain = compare or draft == _NO_DRAFT
         lanes = [Lane(PLAIN, Engine.load(model, **rule))] if plain else []
@@ -151,6 +155,14 @@ def _judge(
     if greedy is None:
         raise EngineError("the audit judged no greedy token; please report this as a fault")
     return greedy
+
+
+def _number_or_word(text: str) -> int | str:
+    """A number where it is one; the engine says which words it knows."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _readable(text: str, stop: Sequence[str]) -> str:

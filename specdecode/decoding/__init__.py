@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specdecode.decoding.costs import StepCosts
 from specdecode.decoding.engine import Engine, StepEvent
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.result import Acceptance, GenerationResult, Timing
@@ -12,6 +13,7 @@ __all__ = [
     "Engine",
     "GenerationResult",
     "SamplingParams",
+    "StepCosts",
     "StepEvent",
     "StepTrace",
     "Timing",

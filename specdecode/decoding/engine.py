@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from specdecode.decoding.calibration import measure_costs
+from specdecode.decoding.clock import now
+from specdecode.decoding.costs import CostTable, StepCosts
+from specdecode.decoding.lengths import Lengths
 from specdecode.decoding.loop import Batch, decode
+from specdecode.decoding.modification import CarriedModifications, refuse_silent_drafter
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.prompts import Prompt, encode_prompt
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import GenerationResult, finished
+from specdecode.decoding.settings import ADAPTIVE, GREEDY_BLOCK, most_speculative_tokens
 from specdecode.drafting import Drafter, make_drafter
 from specdecode.errors import ConfigError
 from specdecode.models import LoadedModel, load_model
 from specdecode.verification import RULES
-
-MAX_SPECULATIVE_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,10 @@ class Engine:
         drafter: what proposes tokens; None decodes plainly.
         verification: name of the rule.
         num_speculative_tokens: most draft tokens a step (γ).
+        costs: None drafts γ tokens in every step; a table chooses for every step, up to γ.
+
+    Raises:
+        ConfigError: a rule that the drafter cannot serve.
     """
 
     def __init__(
@@ -50,11 +58,23 @@ class Engine:
         drafter: Drafter | None,
         verification: str,
         num_speculative_tokens: int,
+        costs: CostTable | None = None,
     ) -> None:
+        if drafter is not None and verification == GREEDY_BLOCK:
+            refuse_silent_drafter(drafter)
         self.target = target
         self.drafter = drafter
         self.verification = verification
         self.num_speculative_tokens = num_speculative_tokens if drafter is not None else 0
+        self._costs = costs if drafter is not None else None
+
+    @property
+    def costs(self) -> Mapping[int, StepCosts]:
+        """Seconds of a step by batch size, as far as measured or given; empty if γ is fixed.
+
+        Another engine given these costs makes the same choices, and so the same replies.
+        """
+        return {} if self._costs is None else self._costs.known
 
     @classmethod
     def load(
@@ -66,25 +86,36 @@ class Engine:
         num_speculative_tokens: int | str = 5,
         device: str = "auto",
         dtype: str = "auto",
+        costs: Mapping[int, StepCosts] | None = None,
     ) -> Engine:
         """Load models and check that they fit together.
 
         Args:
             target: a model source (see `specdecode.models.source`), or a loaded model to share.
             draft: a drafter spec (see `specdecode.drafting.registry`), or None for plain decoding.
-            verification: "token", "block" or "match".
-            num_speculative_tokens: draft tokens a step, 1 to 64.
+            verification: "token", "block", "greedy-block" or "match".
+            num_speculative_tokens: draft tokens a step, 1 to 64, or "adaptive": 0 to 16, whatever
+                promises the most tokens per second. Before its first batch of a new size such an
+                engine measures what a step costs here. Replies follow the target as with a fixed
+                number, but token ids for a seed may differ between machines, engines and batches,
+                whose costs differ; only verification "match" gives the same ids everywhere.
             device: "auto", "cpu" or "cuda[:index]"; ignored for a loaded target.
             dtype: "auto", "bfloat16", "float16", "float32" or "float64"; likewise.
+            costs: with "adaptive", seconds of a step by batch size, instead of measured ones.
 
         Raises:
             ConfigError: an argument out of range.
             ModelNotFoundError, ModelMismatchError: see `load_model` and `make_drafter`.
         """
-        gamma = _check(verification, num_speculative_tokens)
+        gamma = most_speculative_tokens(verification, num_speculative_tokens)
+        adaptive = num_speculative_tokens == ADAPTIVE
+        if costs is not None and not adaptive:
+            raise ConfigError("costs are of use with num_speculative_tokens='adaptive' only")
         model = target if isinstance(target, LoadedModel) else load_model(target, device, dtype)
         drafter = None if draft is None else make_drafter(draft, model)
-        return cls(model, drafter, verification, gamma)
+        return cls(
+            model, drafter, verification, gamma, CostTable(gamma, costs) if adaptive else None
+        )
 
     def generate(
         self,
@@ -163,17 +194,40 @@ class Engine:
             limit=min(params.max_tokens, self.target.max_context - len(ids)),
         )
 
-    def _batch(self, requests: list[Request], *, trace: bool) -> Batch:
+    def _batch(
+        self, requests: list[Request], *, trace: bool, lengths: Lengths | None = None
+    ) -> Batch:
         plain = self.drafter is None
+        if lengths is None:
+            lengths = self._lengths(requests)
         return Batch(
             network=self.target.network,
             drafter=self.drafter,
             rule=RULES[self.verification],
             requests=requests,
             gamma=self.num_speculative_tokens,
+            lengths=lengths,
             by_position=plain or self.verification == "match",
             trace=trace,
             started=time.perf_counter(),
+            carried=None if plain or self.verification != GREEDY_BLOCK else CarriedModifications(),
+        )
+
+    def _lengths(self, requests: list[Request]) -> Lengths:
+        if self._costs is None:
+            return Lengths.fixed(requests, self.num_speculative_tokens)
+        self._costs.prepare(len(requests), self._measure)
+        return Lengths.adaptive(requests, self._costs.seconds)
+
+    def _measure(self, size: int) -> StepCosts:
+        """Costs at one batch size. Runs between batches: it drops the drafter's state."""
+        gamma, network = self.num_speculative_tokens, self.target.network
+
+        def make(requests: list[Request]) -> Batch:
+            return self._batch(requests, trace=False, lengths=Lengths.fixed(requests, gamma))
+
+        return measure_costs(
+            make, size, gamma, self.target.max_context, lambda: now(network.device)
         )
 
     def _result(self, request: Request, *, trace: bool) -> GenerationResult:
@@ -182,24 +236,3 @@ class Engine:
 
 def _kind(value: object) -> str:
     return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
-def _check(verification: str, num_speculative_tokens: int | str) -> int:
-    if verification == "greedy-block":
-        raise ConfigError(
-            "verification 'greedy-block' is lossless only with a target that changes between "
-            "blocks, which this engine does not do yet: use 'block'"
-        )
-    if verification not in RULES:
-        raise ConfigError(f"unknown verification '{verification}': use token, block or match")
-    if isinstance(num_speculative_tokens, bool) or not isinstance(num_speculative_tokens, int):
-        raise ConfigError(
-            f"num_speculative_tokens={num_speculative_tokens!r}: give a whole number from 1 to "
-            f"{MAX_SPECULATIVE_TOKENS} (adaptive draft length is not available yet)"
-        )
-    if not 1 <= num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
-        raise ConfigError(
-            f"num_speculative_tokens={num_speculative_tokens}: "
-            f"give a number from 1 to {MAX_SPECULATIVE_TOKENS}"
-        )
-    return num_speculative_tokens

@@ -19,8 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdecode.decoding.clock import now as _now
 from specdecode.decoding.coins import Purpose
 from specdecode.decoding.laws import row_laws
+from specdecode.decoding.lengths import Lengths
+from specdecode.decoding.modification import CarriedModifications
 from specdecode.decoding.request import Request, StageSeconds
 from specdecode.decoding.trace import StepTrace
 from specdecode.drafting import Drafter, Proposal
@@ -43,10 +46,12 @@ class Batch:
         rule: decides which draft tokens are kept.
         requests: those that have not finished, in cache row order.
         gamma: most draft tokens a step.
+        lengths: how many draft tokens a row's next step has.
         by_position: draw the target's tokens from the coin of their absolute position, so that the
             reply is the one plain decoding gives with the same seed (plain decoding and "match").
         trace: keep every step.
         started: clock reading at the call.
+        carried: what greedy block verification left for later steps; None with other rules.
     """
 
     network: CausalNetwork
@@ -54,9 +59,11 @@ class Batch:
     rule: VerificationRule
     requests: list[Request]
     gamma: int
+    lengths: Lengths
     by_position: bool
     trace: bool
     started: float
+    carried: CarriedModifications | None = None
     step: int = 0
     seconds: StageSeconds = field(default_factory=StageSeconds)
     cache: KVCache = field(init=False)
@@ -87,6 +94,7 @@ def decode(batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
         coins = _coins(batch, proposal.lengths, proposal.tokens.shape[1])
         outcome = verify_block(batch, proposal, target_laws, coins)
         clock.append(_now(batch.network.device))
+        batch.lengths.learn(batch.requests, proposal.lengths, outcome.num_accepted.tolist())
         batch.seconds.draft += clock[1] - clock[0]
         batch.seconds.verify += clock[3] - clock[1]
         step = Step(proposal, target_laws, coins, outcome, tuple(np.diff(clock)))
@@ -105,9 +113,14 @@ class Step:
 
 
 def draft_block(batch: Batch) -> Proposal:
-    """Stage 1: propose up to γ tokens a row, and no more than the reply can still take."""
+    """Stage 1: propose up to γ tokens a row, and no more than the reply can still take.
+
+    How many is settled here, before the first one is drawn; later it would bias the output.
+    """
     requests = batch.requests
-    wanted = [min(batch.gamma, r.limit - len(r.output) - 1) for r in requests]
+    wanted = batch.lengths.wanted(requests)
+    if batch.carried is not None:
+        wanted = [max(w, batch.carried.remaining(r)) for w, r in zip(wanted, requests, strict=True)]
     if batch.drafter is None or max(wanted) <= 0:
         return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
     noise = _draw(batch, Purpose.DRAFT, batch.gamma)
@@ -134,6 +147,8 @@ def verify_block(
     batch: Batch, proposal: Proposal, target_laws: Tensor, coins: Coins
 ) -> Verification:
     """Stages 3 and 4: how much of each block is kept, and the token that follows it."""
+    if batch.carried is not None:
+        return batch.carried.verify(batch.rule, batch.requests, proposal, target_laws, coins)
     lengths = torch.tensor(proposal.lengths, device=target_laws.device)
     return batch.rule(proposal.tokens, proposal.probs, target_laws, coins, lengths, validate=False)
 
@@ -251,10 +266,3 @@ def _trace(batch: Batch, step: Step, row: int, position: int, emitted: list[int]
         score_s=score_s,
         verify_s=verify_s,
     )
-
-
-def _now(device: torch.device) -> float:
-    """Clock reading once the device has really done what was asked of it."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

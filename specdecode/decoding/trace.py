@@ -14,7 +14,8 @@ class StepTrace:
         position: absolute position of the first draft token.
         draft_tokens: what was proposed.
         draft_probs: probability the drafter gave each proposed token.
-        target_probs: probability the target gave each proposed token.
+        target_probs: probability the target gave each proposed token (with "greedy-block" the
+            target itself, not the modified one it was judged by).
         accept_coins: one uniform draw per draft token.
         resample_coin: the draw behind the last emitted token.
         num_accepted: draft tokens the rule kept (before any cut by the end of the reply).

@@ -51,8 +51,9 @@ class ModelDrafter:
         if length == 0:
             return empty_proposal(len(contexts), network.vocab_size, network.device)
         # A row outside the draft's context window still occupies its place in the batch. It is fed
-        # its first tokens only, which touches no valid state, and its draft length is 0.
-        usable = [list(c) if f else list(c[:1]) for c, f in zip(contexts, fits, strict=True)]
+        # its first tokens only, which touches no valid state, and its draft length is 0. A row that
+        # wants nothing just now is drafted along instead: it may want something in the next step.
+        usable = [list(c) if len(c) < self._max_context else list(c[:1]) for c in contexts]
         logits = self._catch_up(usable)
         starts = [len(tokens) for tokens in usable]
 

@@ -47,6 +47,13 @@ def test_json_is_one_document_with_both_replies(generate):
     assert found["sampling"]["temperature"] == 0
 
 
+def test_the_draft_length_can_be_left_to_the_engine(generate):
+    found = generate("--num-speculative-tokens", "adaptive", "--compare", "--json").document
+    assert found["num_speculative_tokens"] == "adaptive"
+    assert found["comparison"]["equal"] is True
+    assert generate("--num-speculative-tokens", 3, "--json").document["num_speculative_tokens"] == 3
+
+
 def test_a_pipe_gets_no_progress_and_no_escape_codes(generate):
     done = generate("--compare")
     assert "\x1b" not in done.out + done.err
@@ -84,6 +91,8 @@ def test_the_prompt_can_come_from_standard_input(specdecode, tiny_target, monkey
     [
         (("--temperature", "-1"), "temperature"),
         (("--num-speculative-tokens", "0"), "num_speculative_tokens"),
+        (("--num-speculative-tokens", "many"), "num_speculative_tokens='many'"),
+        (("--num-speculative-tokens", "2.5"), "num_speculative_tokens='2.5'"),
         (("--verification", "hope"), "hope"),
         (("--draft", "none", "--compare"), "--draft"),
         (("--draft", "none", "--num-speculative-tokens", "0"), "num_speculative_tokens"),

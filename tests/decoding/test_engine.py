@@ -245,9 +245,11 @@ def test_bad_prompts_are_named_before_any_compute(target, prompt, error, says):
     ("arguments", "says"),
     [
         ({"verification": "blok"}, "unknown verification 'blok'"),
-        ({"verification": "greedy-block"}, "use 'block'"),
+        ({"verification": "greedy-block", "draft": "prompt-lookup"}, "use 'block'"),
         ({"num_speculative_tokens": 0}, "from 1 to 64"),
-        ({"num_speculative_tokens": "adaptive"}, "not available yet"),
+        ({"num_speculative_tokens": "adaptiv"}, "or 'adaptive'"),
+        ({"num_speculative_tokens": 4, "costs": {}}, "with num_speculative_tokens='adaptive' only"),
+        ({"num_speculative_tokens": "adaptive", "costs": {}}, "the table is empty"),
         ({"num_speculative_tokens": 2.5}, "whole number"),
         ({"num_speculative_tokens": True}, "whole number"),
         ({"draft": "suffix"}, "not available yet"),

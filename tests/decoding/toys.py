@@ -18,14 +18,27 @@ class TableNetwork:
 
     The token before is read back from the cache, so a slot that was rolled back wrongly, written
     late or seen too early changes the law.
+
+    Args:
+        seed: equal seeds give equal tables.
+        sharpness: the larger, the further laws are from uniform.
+        vocabulary: number of tokens.
+        dtype: of the logits; float64 ones give laws exact to 1e-15.
     """
 
     device = torch.device("cpu")
-    vocab_size = V
 
-    def __init__(self, seed: int, sharpness: float = 1.5) -> None:
+    def __init__(
+        self,
+        seed: int,
+        sharpness: float = 1.5,
+        vocabulary: int = V,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.vocab_size = vocabulary
         rng = np.random.default_rng(seed)
-        self.table = torch.from_numpy(rng.normal(scale=sharpness, size=(V, V, 2, V))).float()
+        shape = (vocabulary, vocabulary, 2, vocabulary)
+        self.table = torch.from_numpy(rng.normal(scale=sharpness, size=shape)).to(dtype)
 
     def forward(
         self,
