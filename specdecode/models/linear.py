@@ -100,6 +100,35 @@ def int8(weight: Tensor) -> Linear:
     return apply
 
 
+def rescored(make_coarse: LinearFactory, best: int = 256) -> LinearFactory:
+    """An output head that is coarse for all tokens and exact for those that lead.
+
+    Rounding to int4 moves the logits of a head by a tenth of their spread, which costs a draft an
+    eighth of its acceptance; where the leading tokens are computed again with the weights
+    themselves, nothing measurable is lost, at half the time of an int8 head.
+
+    Args:
+        make_coarse: how all logits are computed first.
+        best: how many of the largest are computed again.
+    """
+
+    def make(weight: Tensor) -> Linear:
+        coarse, columns = make_coarse(weight), weight.shape[1]
+        count = min(best, weight.shape[0])
+
+        def apply(x: Tensor) -> Tensor:
+            flat = x.reshape(-1, columns)
+            logits = coarse(flat)
+            leading = logits.topk(count, -1, sorted=False).indices
+            rows = weight.index_select(0, leading.flatten()).view(-1, count, columns)
+            exact = torch.bmm(rows, flat[:, :, None])[:, :, 0]
+            return logits.scatter_(-1, leading, exact).view(*x.shape[:-1], -1)
+
+        return apply
+
+    return make
+
+
 @dataclass(frozen=True, eq=False)
 class _Int4Groups:
     """A weight in groups of 32: levels 0..15 `[N, K/32, 32]`, scale and centre `[N, K/32]`.
