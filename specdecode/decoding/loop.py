@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from specdecode.decoding.coins import Purpose
+from specdecode.decoding.draft_sampling import DraftSampler
 from specdecode.decoding.laws import row_laws
 from specdecode.decoding.request import Request, StageSeconds
 from specdecode.decoding.trace import StepTrace
@@ -110,12 +111,7 @@ def draft_block(batch: Batch) -> Proposal:
     wanted = [min(batch.gamma, r.limit - len(r.output) - 1) for r in requests]
     if batch.drafter is None or max(wanted) <= 0:
         return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
-    noise = _draw(batch, Purpose.DRAFT, batch.gamma)
-
-    def sample(logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
-        laws = row_laws(logits[:, None], requests, drawn, index)[:, 0]
-        return inverse_cdf(laws, noise[:, index]), laws
-
+    sample = DraftSampler(requests, batch.step, batch.network.device, batch.gamma)
     return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
 
 

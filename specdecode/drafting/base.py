@@ -9,7 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from specdecode.errors import ConfigError
 from specdecode.models.cache import KVCache
+from specdecode.verification import Coins
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,63 @@ class Sampler(Protocol):
             tokens int64 `[B]` and the law they were drawn from, float32 `[B, V]`.
         """
         ...
+
+    def laws(self, logits: Tensor, drafted: Tensor | None, offset: int) -> Tensor:
+        """Turn logits into laws, with the parameters and the history that the target uses, too.
+
+        Args:
+            logits: float32 `[B, T, V]`.
+            drafted: int64 `[B, G]`, tokens drafted so far; None for nothing.
+            offset: how many of them precede row 0; row t follows the first `offset + t`.
+
+        Returns:
+            float32 `[B, T, V]`.
+        """
+        ...
+
+    def below(self, turn: int, pending: Sequence[Sequence[int]], width: int) -> Sampler:
+        """A sampler for a drafter whose tokens this drafter verifies itself, with its own coins.
+
+        Args:
+            turn: 0-based count of such verifications in this block; never use one twice.
+            pending: per row, the tokens this drafter has decided on before that turn.
+            width: most tokens to be drafted in the turn.
+        """
+        ...
+
+    def coins(self, width: int) -> Coins:
+        """What decides about `width` tokens drawn here, if a drafter above verifies them.
+
+        The coins that judge the block itself are others, and no drafter sees them. Call it once.
+        """
+        ...
+
+
+class NoDraws:
+    """The `Sampler` of a drafter that draws nothing: whoever draws all the same is refused.
+
+    Args:
+        problem: what the error says.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def __call__(self, logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
+        """Refused, like everything here."""
+        raise ConfigError(self._problem)
+
+    def laws(self, logits: Tensor, drafted: Tensor | None, offset: int) -> Tensor:
+        """Refused."""
+        raise ConfigError(self._problem)
+
+    def below(self, turn: int, pending: Sequence[Sequence[int]], width: int) -> Sampler:
+        """Refused."""
+        raise ConfigError(self._problem)
+
+    def coins(self, width: int) -> Coins:
+        """Refused."""
+        raise ConfigError(self._problem)
 
 
 class Drafter(Protocol):
