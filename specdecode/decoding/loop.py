@@ -28,10 +28,9 @@ from specdecode.drafting import Drafter, Proposal
 from specdecode.drafting.base import empty_proposal
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
+from specdecode.models.prefill import PREFILL_CHUNK, read_tokens
 from specdecode.verification import Coins, Verification, VerificationRule
 from specdecode.verification.resampling import inverse_cdf
-
-PREFILL_CHUNK = 512
 
 
 @dataclass(eq=False)
@@ -172,24 +171,9 @@ def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
 
 
 def _prefill(batch: Batch) -> Tensor:
-    """Process prompts in chunks (bounding the mask's memory); logits `[B, V]` after each one."""
+    """Process the prompts; logits `[B, V]` after each one."""
     prompts = [r.prompt for r in batch.requests]
-    starts = [0] * len(prompts)
-    final: list[Tensor | None] = [None] * len(prompts)
-    while any(logits is None for logits in final):
-        pieces = [p[s : s + PREFILL_CHUNK] for p, s in zip(prompts, starts, strict=True)]
-        width = max(len(piece) for piece in pieces)
-        padded = [piece + [0] * (width - len(piece)) for piece in pieces]
-        tokens = torch.tensor(padded, device=batch.network.device)
-        ends = [[len(piece) - 1] for piece in pieces]
-        logits = batch.network.forward(tokens, starts, batch.cache, select=ends)
-        for row, piece in enumerate(pieces):
-            reached = starts[row] + len(piece)
-            if reached == len(prompts[row]) and final[row] is None:
-                final[row] = logits[row, 0]
-            # A row that is through repeats its last token until the longest row is, too.
-            starts[row] = min(reached, len(prompts[row]) - 1)
-    return torch.stack([logits for logits in final if logits is not None])
+    return read_tokens(batch.network, prompts, [0] * len(prompts), batch.cache)
 
 
 def _coins(batch: Batch, lengths: list[int], width: int) -> Coins:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specdecode.errors import ConfigError
 from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
 from specdecode.verification import Coins
 
 
@@ -131,6 +132,28 @@ class Drafter(Protocol):
 
     def keep_rows(self, rows: list[int]) -> None:
         """Forget finished rows; `rows` are the old indices of those that go on."""
+        ...
+
+
+class ScoringDrafter(Drafter, Protocol):
+    """A drafter with a network, which can verify another drafter's tokens (see `cascade`)."""
+
+    network: CausalNetwork
+
+    def room(self, contexts: Sequence[Sequence[int]], wanted: list[int]) -> list[int]:
+        """How many of `wanted[b]` tokens after `contexts[b]` its context window takes."""
+        ...
+
+    def score(self, contexts: Sequence[Sequence[int]], drafted: Tensor) -> Tensor:
+        """Rate tokens that another drafter proposed.
+
+        Args:
+            contexts: as in `propose`.
+            drafted: int64 `[B, G]`, tokens after each context.
+
+        Returns:
+            float32 logits `[B, G+1, V]`, after each context and after each drafted token.
+        """
         ...
 
 
