@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
