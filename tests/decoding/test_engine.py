@@ -41,7 +41,7 @@ def target(folders):
 
 
 def make(target, folders, draft, rule="block", gamma=4):
-    spec = re.sub(r"\bmodel$", str(folders[1]), draft)
+    spec = draft and re.sub(r"\bmodel$", str(folders[1]), draft)
     return Engine.load(target, spec, verification=rule, num_speculative_tokens=gamma)
 
 

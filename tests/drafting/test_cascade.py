@@ -170,9 +170,10 @@ def test_a_bottom_sees_the_tokens_of_the_block(target, folders, spec, monkeypatc
         torch.testing.assert_close(law, alone.softmax(-1))
 
 
+@pytest.mark.parametrize("bottom", ["suffix", "early-exit:1"])
 @pytest.mark.parametrize("middle", ["self-int4", "early-exit:2", "MODEL"])
-def test_the_stated_laws_are_the_middles_own(target, draft, folders, middle):
-    spec = f"cascade:suffix,{middle}".replace("MODEL", str(folders[1]))
+def test_the_stated_laws_are_the_middles_own(target, draft, folders, bottom, middle):
+    spec = f"cascade:{bottom},{middle}".replace("MODEL", str(folders[1]))
     drafter = make_drafter(spec, target)
     drafter.begin(len(PROMPTS), 64, cache := KVCache(len(PROMPTS), 64))
     params = SamplingParams(temperature=0.8, top_k=9, presence_penalty=0.4)

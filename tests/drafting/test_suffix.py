@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode import Engine, SamplingParams
+from specdecode.audit.proposals import ProposalScorer
 from specdecode.drafting import make_drafter
 from specdecode.drafting.base import NoDraws
 from specdecode.drafting.suffix import EarlierReplies, SuffixDrafter
@@ -243,6 +244,18 @@ def test_greedy_replies_are_the_plain_ones_in_every_batch(tmp_path, spec):
         assert [r.token_ids for r in results] == plain
     accepted = sum(r.acceptance.accepted for r in results)
     assert accepted > (60 if spec == "suffix:shared" else 20)
+
+
+def test_the_audit_asks_after_every_prefix():
+    reply = [1, 2, 0, 1, 2, 0, 2, 1] * 12
+    drafter = SuffixDrafter(V, CPU)
+
+    ((_, laws),) = ProposalScorer(drafter, V).score([([0, 1], reply)])
+
+    for t in range(len(reply)):
+        (alone,) = draft([[0, 1, *reply[:t]]], [1])
+        expected = [float(token in alone) for token in range(V)]
+        assert laws[t].exp().tolist() == expected
 
 
 def test_a_batch_may_be_larger_than_the_last_one():
