@@ -73,6 +73,19 @@ def test_the_continuation_is_what_followed_most_often_and_latest(text, most):
     assert automaton.continuation(match, most) == searched(text, known, most)
 
 
+@settings(deadline=None)
+@given(texts)
+def test_every_piece_knows_how_often_and_where_it_ended_last(text):
+    automaton = SuffixAutomaton(text)
+    for start in range(len(text)):
+        for end in range(start + 1, len(text) + 1):
+            piece = text[start:end]
+            match = automaton.find(piece)
+            ends = ends_of(text, piece)
+            assert match.length == len(piece)
+            assert automaton._rank(match.state) == (len(ends), ends[-1])
+
+
 def state_of(automaton):
     return {
         name: getattr(automaton, f"_{name}")

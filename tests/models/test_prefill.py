@@ -48,8 +48,18 @@ def test_scoring_rates_the_draft_behind_what_was_missing(network, monkeypatch, c
             network, [t[: s or 1] for t, s in zip(TEXTS, starts, strict=True)], [0] * 3, cache
         )
 
-    found = score_tokens(network, TEXTS, starts, DRAFTED, cache)
+    widths = []
+    whole = network.forward
 
+    def forward(tokens, *rest, **options):
+        widths.append(tokens.shape[1])
+        return whole(tokens, *rest, **options)
+
+    monkeypatch.setattr(network, "forward", forward)
+    found = score_tokens(network, TEXTS, starts, DRAFTED, cache)
+    monkeypatch.undo()
+
+    assert max(widths) <= chunk + 2
     for row, text in enumerate(TEXTS):
         expected = alone(network, text + DRAFTED[row].tolist())[-3:]
         torch.testing.assert_close(found[row], expected)
