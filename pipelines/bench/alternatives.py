@@ -20,7 +20,7 @@ from specdecode import Engine, SamplingParams
 from specdecode.decoding.scoring import teacher_forced
 from specdecode.errors import SpecdecodeError
 from specdecode.models import LoadedModel
-from specdecode.models.linear import int4, int4_rounded, int8, int8_rounded
+from specdecode.models.linear import int4, int4_rounded, rescored
 
 LLAMA_CPP = "xllamacpp"
 
@@ -30,7 +30,7 @@ class _Quantised:
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
-        self.network = model.build_network(int4, int8)
+        self.network = model.build_network(int4, rescored(int4))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -82,7 +82,7 @@ def _distance(target: LoadedModel, prompts: Sequence[BenchPrompt], tokens: int) 
         for i, p in enumerate(prompts)
     ]
     pairs = [(r.prompt_token_ids, r.token_ids) for r in replies]
-    other = target.build_network(int4_rounded, int8_rounded)
+    other = target.build_network(int4_rounded, rescored(int4_rounded))
     positions = flipped = 0
     variation = divergence = 0.0
     scored = zip(teacher_forced(target, pairs), teacher_forced(other, pairs), strict=True)

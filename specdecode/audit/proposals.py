@@ -15,10 +15,12 @@ from torch import Tensor
 
 from specdecode.audit.scorer import Pair
 from specdecode.drafting import Drafter
-from specdecode.errors import ConfigError
+from specdecode.drafting.base import NoDraws
 
 # Positions whose one-hot rows are held at a time by the drafter.
 _CHUNK = 64
+
+_WITHOUT_COINS = NoDraws("a drafter that draws tokens at random cannot be audited by its proposals")
 
 
 class ProposalScorer:
@@ -45,7 +47,7 @@ class ProposalScorer:
             yield index, torch.cat([self._rows(prefixes[s : s + _CHUNK]) for s in starts])
 
     def _rows(self, contexts: list[list[int]]) -> Tensor:
-        proposal = self._drafter.propose(contexts, [1] * len(contexts), _without_coins)
+        proposal = self._drafter.propose(contexts, [1] * len(contexts), _WITHOUT_COINS)
         rows = torch.full(
             (len(contexts), self._vocab_size), -math.inf, device=proposal.probs.device
         )
@@ -53,7 +55,3 @@ class ProposalScorer:
         if at:
             rows[at] = proposal.probs[at, 0].log()
         return rows
-
-
-def _without_coins(logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
-    raise ConfigError("a drafter that draws tokens at random cannot be audited by its proposals")

@@ -23,6 +23,9 @@ class Purpose(IntEnum):
     ACCEPT = 2  # whether the verification rule keeps it
     RESAMPLE = 3  # the token after the kept ones
     TARGET = 4  # the target's own sample at an absolute position: plain decoding and "match"
+    BELOW_DRAFT = 11  # a token that one drafter proposes to another inside a cascade
+    BELOW_ACCEPT = 12  # whether the other keeps it
+    BELOW_RESAMPLE = 13  # the other's own token after those it kept
 
 
 class CoinStream:
@@ -37,15 +40,16 @@ class CoinStream:
         digest = hashlib.sha256(np.asarray([seed, *prompt], dtype="<i8").tobytes()).digest()
         self._key = np.frombuffer(digest[:16], dtype="<u8")
 
-    def draw(self, purpose: Purpose, index: int, count: int) -> NDArray[np.float64]:
+    def draw(self, purpose: Purpose, index: int, count: int, part: int = 0) -> NDArray[np.float64]:
         """`count` draws for a purpose.
 
         Args:
             purpose: which stream.
             index: the row's step, or for TARGET the absolute position. Never draw twice for one
-                (purpose, index): a coin that was seen must not decide again.
+                (purpose, index, part): a coin that was seen must not decide again.
             count: how many.
+            part: tells apart several draws for one index, such as the rounds of a cascade.
         """
-        counter = np.array([0, index, purpose, 0], dtype=np.uint64)
+        counter = np.array([0, index, purpose, part], dtype=np.uint64)
         bits = np.random.Philox(key=self._key, counter=counter)
         return np.random.Generator(bits).random(count)

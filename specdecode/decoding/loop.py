@@ -21,6 +21,7 @@ from torch import Tensor
 
 from specdecode.decoding.clock import now as _now
 from specdecode.decoding.coins import Purpose
+from specdecode.decoding.draft_sampling import DraftSampler
 from specdecode.decoding.laws import row_laws
 from specdecode.decoding.lengths import Lengths
 from specdecode.decoding.modification import CarriedModifications
@@ -30,10 +31,9 @@ from specdecode.drafting import Drafter, Proposal
 from specdecode.drafting.base import empty_proposal
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
+from specdecode.models.prefill import PREFILL_CHUNK, read_tokens
 from specdecode.verification import Coins, Verification, VerificationRule
 from specdecode.verification.resampling import inverse_cdf
-
-PREFILL_CHUNK = 512
 
 
 @dataclass(eq=False)
@@ -123,12 +123,7 @@ def draft_block(batch: Batch) -> Proposal:
         wanted = [max(w, batch.carried.remaining(r)) for w, r in zip(wanted, requests, strict=True)]
     if batch.drafter is None or max(wanted) <= 0:
         return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
-    noise = _draw(batch, Purpose.DRAFT, batch.gamma)
-
-    def sample(logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
-        laws = row_laws(logits[:, None], requests, drawn, index)[:, 0]
-        return inverse_cdf(laws, noise[:, index]), laws
-
+    sample = DraftSampler(requests, batch.step, batch.network.device, batch.gamma)
     return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
 
 
@@ -191,24 +186,9 @@ def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
 
 
 def _prefill(batch: Batch) -> Tensor:
-    """Process prompts in chunks (bounding the mask's memory); logits `[B, V]` after each one."""
+    """Process the prompts; logits `[B, V]` after each one."""
     prompts = [r.prompt for r in batch.requests]
-    starts = [0] * len(prompts)
-    final: list[Tensor | None] = [None] * len(prompts)
-    while any(logits is None for logits in final):
-        pieces = [p[s : s + PREFILL_CHUNK] for p, s in zip(prompts, starts, strict=True)]
-        width = max(len(piece) for piece in pieces)
-        padded = [piece + [0] * (width - len(piece)) for piece in pieces]
-        tokens = torch.tensor(padded, device=batch.network.device)
-        ends = [[len(piece) - 1] for piece in pieces]
-        logits = batch.network.forward(tokens, starts, batch.cache, select=ends)
-        for row, piece in enumerate(pieces):
-            reached = starts[row] + len(piece)
-            if reached == len(prompts[row]) and final[row] is None:
-                final[row] = logits[row, 0]
-            # A row that is through repeats its last token until the longest row is, too.
-            starts[row] = min(reached, len(prompts[row]) - 1)
-    return torch.stack([logits for logits in final if logits is not None])
+    return read_tokens(batch.network, prompts, [0] * len(prompts), batch.cache)
 
 
 def _coins(batch: Batch, lengths: list[int], width: int) -> Coins:

@@ -9,7 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from specdecode.errors import ConfigError
 from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
+from specdecode.verification import Coins
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,63 @@ class Sampler(Protocol):
         """
         ...
 
+    def laws(self, logits: Tensor, drafted: Tensor | None, offset: int) -> Tensor:
+        """Turn logits into laws, with the parameters and the history that the target uses, too.
+
+        Args:
+            logits: float32 `[B, T, V]`.
+            drafted: int64 `[B, G]`, tokens drafted so far; None for nothing.
+            offset: how many of them precede row 0; row t follows the first `offset + t`.
+
+        Returns:
+            float32 `[B, T, V]`.
+        """
+        ...
+
+    def below(self, turn: int, pending: Sequence[Sequence[int]], width: int) -> Sampler:
+        """A sampler for a drafter whose tokens this drafter verifies itself, with its own coins.
+
+        Args:
+            turn: 0-based count of such verifications in this block; never use one twice.
+            pending: per row, the tokens this drafter has decided on before that turn.
+            width: most tokens to be drafted in the turn.
+        """
+        ...
+
+    def coins(self, width: int) -> Coins:
+        """What decides about `width` tokens drawn here, if a drafter above verifies them.
+
+        The coins that judge the block itself are others, and no drafter sees them. Call it once.
+        """
+        ...
+
+
+class NoDraws:
+    """The `Sampler` of a drafter that draws nothing: whoever draws all the same is refused.
+
+    Args:
+        problem: what the error says.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def __call__(self, logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
+        """Refused, like everything here."""
+        raise ConfigError(self._problem)
+
+    def laws(self, logits: Tensor, drafted: Tensor | None, offset: int) -> Tensor:
+        """Refused."""
+        raise ConfigError(self._problem)
+
+    def below(self, turn: int, pending: Sequence[Sequence[int]], width: int) -> Sampler:
+        """Refused."""
+        raise ConfigError(self._problem)
+
+    def coins(self, width: int) -> Coins:
+        """Refused."""
+        raise ConfigError(self._problem)
+
 
 class Drafter(Protocol):
     """Proposes a block after each row's kept tokens."""
@@ -72,6 +132,28 @@ class Drafter(Protocol):
 
     def keep_rows(self, rows: list[int]) -> None:
         """Forget finished rows; `rows` are the old indices of those that go on."""
+        ...
+
+
+class ScoringDrafter(Drafter, Protocol):
+    """A drafter with a network, which can verify another drafter's tokens (see `cascade`)."""
+
+    network: CausalNetwork
+
+    def room(self, contexts: Sequence[Sequence[int]], wanted: list[int]) -> list[int]:
+        """How many of `wanted[b]` tokens after `contexts[b]` its context window takes."""
+        ...
+
+    def score(self, contexts: Sequence[Sequence[int]], drafted: Tensor) -> Tensor:
+        """Rate tokens that another drafter proposed.
+
+        Args:
+            contexts: as in `propose`.
+            drafted: int64 `[B, G]`, tokens after each context.
+
+        Returns:
+            float32 logits `[B, G+1, V]`, after each context and after each drafted token.
+        """
         ...
 
 

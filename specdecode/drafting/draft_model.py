@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
-
-_PREFILL_CHUNK = 512
+from specdecode.models.prefill import PREFILL_CHUNK, read_tokens, score_tokens
 
 
 class ModelDrafter:
@@ -35,7 +33,7 @@ class ModelDrafter:
         """Start with an empty cache; see `Drafter.begin`."""
         del target_cache
         # Rows of unequal length are padded to the longest piece of a chunk while they catch up.
-        self._cache = KVCache(batch, capacity + (_PREFILL_CHUNK if batch > 1 else 0))
+        self._cache = KVCache(batch, capacity + (PREFILL_CHUNK if batch > 1 else 0))
         self._processed = [[] for _ in range(batch)]
 
     def propose(
@@ -43,18 +41,12 @@ class ModelDrafter:
     ) -> Proposal:
         """See `Drafter.propose`."""
         network = self.network
-        fits = [
-            min(w, max(0, self._max_context - len(c)))
-            for w, c in zip(wanted, contexts, strict=True)
-        ]
+        fits = self.room(contexts, wanted)
         length = max(fits)
         if length == 0:
             return empty_proposal(len(contexts), network.vocab_size, network.device)
-        # A row outside the draft's context window still occupies its place in the batch. It is fed
-        # its first tokens only, which touches no valid state, and its draft length is 0. A row that
-        # wants nothing just now is drafted along instead: it may want something in the next step.
-        usable = [list(c) if len(c) < self._max_context else list(c[:1]) for c in contexts]
-        logits = self._catch_up(usable)
+        usable = self._usable(contexts)
+        logits = read_tokens(network, usable, self._held(usable), self._cache)
         starts = [len(tokens) for tokens in usable]
 
         def advance(tokens: Tensor, index: int) -> Tensor:
@@ -65,37 +57,43 @@ class ModelDrafter:
         self._processed = [u + d for u, d in zip(usable, drafted, strict=True)]
         return Proposal(tokens, laws, fits)
 
+    def room(self, contexts: Sequence[Sequence[int]], wanted: list[int]) -> list[int]:
+        """See `ScoringDrafter.room`."""
+        return [
+            min(w, max(0, self._max_context - len(c)))
+            for w, c in zip(wanted, contexts, strict=True)
+        ]
+
+    def score(self, contexts: Sequence[Sequence[int]], drafted: Tensor) -> Tensor:
+        """See `ScoringDrafter.score`."""
+        usable = self._usable(contexts)
+        logits = score_tokens(self.network, usable, self._held(usable), drafted, self._cache)
+        self._processed = [u + d for u, d in zip(usable, drafted.tolist(), strict=True)]
+        return logits
+
     def keep_rows(self, rows: list[int]) -> None:
         """See `Drafter.keep_rows`."""
         self._cache.keep_rows(rows)
         self._processed = [self._processed[row] for row in rows]
 
-    def _catch_up(self, contexts: list[list[int]]) -> Tensor:
-        """Process what the cache lacks of each context; return logits `[B, V]` after its end.
+    def _usable(self, contexts: Sequence[Sequence[int]]) -> list[list[int]]:
+        """What is read of each context.
+
+        A row outside the draft's context window still occupies its place in the batch. It is fed
+        its first token only, and its draft length is 0.
+        """
+        return [list(c if len(c) <= self._max_context else c[:1]) for c in contexts]
+
+    def _held(self, contexts: list[list[int]]) -> list[int]:
+        """How many first tokens of each context the cache holds; the last is always read again.
 
         After a fully accepted block the cache lacks the last draft token, after a rejection it
         holds states of tokens that were not kept: both are found by comparing tokens.
         """
-        common = [
-            _common_prefix(done, context)
+        return [
+            min(_common_prefix(done, context), len(context) - 1)
             for done, context in zip(self._processed, contexts, strict=True)
         ]
-        starts = [min(n, len(c) - 1) for n, c in zip(common, contexts, strict=True)]
-        final: list[Tensor | None] = [None] * len(contexts)
-        while any(logits is None for logits in final):
-            pieces = [c[s : s + _PREFILL_CHUNK] for c, s in zip(contexts, starts, strict=True)]
-            width = max(len(piece) for piece in pieces)
-            padded = [piece + [0] * (width - len(piece)) for piece in pieces]
-            tokens = torch.tensor(padded, device=self.network.device)
-            ends = [[len(piece) - 1] for piece in pieces]
-            logits = self.network.forward(tokens, starts, self._cache, select=ends)
-            for row, piece in enumerate(pieces):
-                reached = starts[row] + len(piece)
-                if reached == len(contexts[row]):
-                    final[row] = logits[row, 0]
-                # A row that is through repeats its last token until the longest row is, too.
-                starts[row] = min(reached, len(contexts[row]) - 1)
-        return torch.stack([logits for logits in final if logits is not None])
 
 
 def _common_prefix(done: list[int], context: list[int]) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
+from specdecode.models.prefill import read_tokens, score_tokens
 
 
 class SelfDrafter:
@@ -40,19 +40,37 @@ class SelfDrafter:
         self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
     ) -> Proposal:
         """See `Drafter.propose`. Rows that want fewer tokens are drafted along and cut."""
+        return self.propose_from([len(c) - 1 for c in contexts], contexts, wanted, sample)
+
+    def propose_from(
+        self,
+        held: list[int],
+        contexts: Sequence[Sequence[int]],
+        wanted: list[int],
+        sample: Sampler,
+    ) -> Proposal:
+        """Draft where the cache holds the states of each row's first `held[b]` tokens only."""
         network, length = self.network, max(wanted)
         if length == 0:
             return empty_proposal(len(contexts), network.vocab_size, network.device)
-        starts = [len(context) - 1 for context in contexts]
+        starts = [len(context) for context in contexts]
 
         def advance(tokens: Tensor, index: int) -> Tensor:
-            shifted = [start + index + 1 for start in starts]
-            return network.forward(tokens[:, None], shifted, self._cache)[:, 0]
+            return network.forward(tokens[:, None], [s + index for s in starts], self._cache)[:, 0]
 
-        last = torch.tensor([[context[-1]] for context in contexts], device=network.device)
-        first = network.forward(last, starts, self._cache)[:, 0]
+        first = read_tokens(network, contexts, held, self._cache)
         tokens, laws = sample_block(first, length, sample, advance)
         return Proposal(tokens, laws, list(wanted))
+
+    def room(self, contexts: Sequence[Sequence[int]], wanted: list[int]) -> list[int]:
+        """See `ScoringDrafter.room`: as much as the target has."""
+        del contexts
+        return list(wanted)
+
+    def score(self, contexts: Sequence[Sequence[int]], drafted: Tensor) -> Tensor:
+        """See `ScoringDrafter.score`."""
+        held = [len(context) - 1 for context in contexts]
+        return score_tokens(self.network, contexts, held, drafted, self._cache)
 
     def keep_rows(self, rows: list[int]) -> None:
         """Nothing to do: the target's cache, which drops the rows, is the only state."""

@@ -18,6 +18,7 @@ _TOKENIZER_PREFIXES = (
     "vocab.",
     "merges.txt",
 )
+_CONFIG_FILES = ("config.json", "generation_config.json", "draft_vocabulary.json")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Fingerprint:
         weights: over the safetensors files, by name and content.
         tokenizer: over the tokenizer files.
         chat_template: over the chat template's text, wherever the folder keeps it.
-        config: over config.json and generation_config.json.
+        config: over config.json, generation_config.json and a draft's list of tokens.
     """
 
     weights: str
@@ -58,7 +59,7 @@ def fingerprint_folder(folder: Path | str) -> Fingerprint:
         raise ModelNotFoundError(f"'{folder}' is a file; convert it to a folder first")
     weights = [f for f in source.files if ".safetensors" in f.name]
     tokenizer = [f for f in source.files if f.name.startswith(_TOKENIZER_PREFIXES)]
-    config = [f for f in source.files if f.name in ("config.json", "generation_config.json")]
+    config = [f for f in source.files if f.name in _CONFIG_FILES]
     return Fingerprint(
         weights=_digest(weights),
         tokenizer=_digest(tokenizer),

@@ -31,16 +31,26 @@ MODEL_FILE_PATTERNS = (
     "vocab.*",
     "merges.txt",
     "chat_template*",
+    "draft_vocabulary.json",
 )
 
 
 EARLY_EXIT = "early-exit:"
-_FROM_THE_TARGET = ("self-int4", "self-int8", "prompt-lookup")
+CASCADE = "cascade:"
+_FROM_THE_TARGET = ("self-int4", "self-int8", "prompt-lookup", "suffix", "suffix:shared")
 
 
 def is_derived(draft: str) -> bool:
     """Whether a draft spec is made from the target, so that there is no source to resolve."""
+    if draft.startswith(CASCADE):
+        return all(map(is_derived, cascade_parts(draft)))
     return draft in _FROM_THE_TARGET or draft.startswith(EARLY_EXIT)
+
+
+def cascade_parts(draft: str) -> tuple[str, str]:
+    """The two drafters that a cascade's spec names: what is below, and what verifies it."""
+    bottom, _, middle = draft.removeprefix(CASCADE).partition(",")
+    return bottom, middle
 
 
 @dataclass(frozen=True)

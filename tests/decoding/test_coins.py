@@ -22,6 +22,7 @@ def test_every_part_of_the_key_matters():
         CoinStream(7, [1, 2]).draw(Purpose.DRAFT, 6, 1)[0],
         CoinStream(7, [1, 2]).draw(Purpose.ACCEPT, 5, 1)[0],
         CoinStream(7, [1, 2]).draw(Purpose.TARGET, 5, 1)[0],
+        CoinStream(7, [1, 2]).draw(Purpose.DRAFT, 5, 1, 1)[0],
     ]
     assert len(set(draws)) == len(draws)
 

