@@ -47,12 +47,12 @@ def main() -> int:
     target = load_model(options.target, device=options.device)
     few = options.quick
     with tempfile.TemporaryDirectory() as scratch:
-        close = rounded_draft(target, 4, Path(scratch) / "target-rounded-to-4-bits")
-        rough = rounded_draft(target, 3, Path(scratch) / "target-rounded-to-3-bits")
+        close = rounded_draft(target, 16, Path(scratch) / "target-in-16-levels")
+        rough = rounded_draft(target, 11, Path(scratch) / "target-in-11-levels")
         prompts = bench_prompts(target, 32)
         drafts = {
             "self-int4": "self-int4",
-            "draft model, 3 bits": str(rough.path),
+            "draft model, 11 levels": str(rough.path),
             "early-exit:24": "early-exit:24",
             "prompt-lookup": "prompt-lookup",
             "suffix": "suffix",

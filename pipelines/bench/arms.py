@@ -19,6 +19,7 @@ class Outcome:
     Attributes:
         tokens: output tokens.
         seconds: from the call to the last token, prompt included.
+        decoding_s: from the first token to the last; None where the arm does not tell.
         steps: verify steps; None where the arm does not tell.
         drafted: draft tokens proposed; likewise.
         accepted: draft tokens kept; likewise.
@@ -26,6 +27,7 @@ class Outcome:
 
     tokens: int
     seconds: float
+    decoding_s: float | None = None
     steps: int | None = None
     drafted: int | None = None
     accepted: int | None = None
@@ -64,6 +66,7 @@ class EngineArm:
         return Outcome(
             tokens=len(result.token_ids),
             seconds=seconds,
+            decoding_s=result.timing.e2e_s - result.timing.ttft_s,
             steps=acceptance.steps,
             drafted=acceptance.drafted,
             accepted=acceptance.accepted,

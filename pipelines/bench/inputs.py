@@ -37,26 +37,25 @@ def bench_prompts(target: LoadedModel, count: int) -> list[BenchPrompt]:
     return chosen[:count]
 
 
-def rounded_draft(target: LoadedModel, bits: int, folder: Path) -> LoadedModel:
-    """The target with its decoder weights rounded to `bits` bits, as an independent draft model.
+def rounded_draft(target: LoadedModel, levels: int, folder: Path) -> LoadedModel:
+    """The target with its decoder weights rounded, as an independent draft model.
 
     It costs as much as the target, which no real draft does; what it gives is a known agreement
-    with the target (higher with more bits) and weights that both engines can load.
+    with the target (the more levels, the higher) and weights that both engines can load.
 
     Args:
         target: where the weights come from.
-        bits: levels are 2^bits per group of 32 along the input.
+        levels: values that the weights of a group of 32 along the input may take.
         folder: where the draft model is written.
     """
     shutil.copytree(target.path, folder)
     draft = load_model(folder, str(target.device), str(target.dtype).removeprefix("torch."))
-    levels = 2**bits - 1
     with torch.inference_mode():
         for name, weight in draft.module.named_parameters():
             if ".layers." in name and weight.dim() == 2:
                 groups = weight.float().reshape(weight.shape[0], -1, 32)
                 low = groups.amin(-1, keepdim=True)
-                scale = ((groups.amax(-1, keepdim=True) - low) / levels).clamp(min=1e-8)
+                scale = ((groups.amax(-1, keepdim=True) - low) / (levels - 1)).clamp(min=1e-8)
                 rounded = ((groups - low) / scale).round() * scale + low
                 weight.copy_(rounded.reshape(weight.shape))
     draft.module.save_pretrained(folder)

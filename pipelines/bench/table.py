@@ -86,8 +86,13 @@ def _cell(name: str, gamma: int, temperature: float, rows: list[Row], expected: 
         "temperature": temperature,
         "efficiency": {rule: mean_length(rows, rule, temperature) for rule in RULES},
         "block_vs_token": ratio,
-        "wall_clock_block_vs_token": speed_ratio(rows, "token", "block", temperature),
-        "speedup": {rule: speed_ratio(rows, "plain", rule, temperature) for rule in RULES},
+        "wall_clock_block_vs_token": speed_ratio(
+            rows, "token", "block", temperature, decoding_only=True
+        ),
+        "speedup": {
+            rule: speed_ratio(rows, "plain", rule, temperature, decoding_only=True)
+            for rule in RULES
+        },
         "why_no_gain": _why(name, gamma, temperature, ratio),
     }
 

@@ -64,7 +64,14 @@ def take_turns(
     return rows
 
 
-def speed_ratio(rows: Iterable[Row], slow: str, fast: str, temperature: float | None = None) -> Row:
+def speed_ratio(
+    rows: Iterable[Row],
+    slow: str,
+    fast: str,
+    temperature: float | None = None,
+    *,
+    decoding_only: bool = False,
+) -> Row:
     """How many times faster `fast` is than `slow`, seconds per token, paired by prompt.
 
     Args:
@@ -72,6 +79,7 @@ def speed_ratio(rows: Iterable[Row], slow: str, fast: str, temperature: float | 
         slow: arm in the numerator.
         fast: arm in the denominator.
         temperature: use its rows only; None pools all.
+        decoding_only: leave out the prompt and the first token, which speculation does not touch.
 
     Returns:
         {ratio, low, high, n}: 95 % bootstrap interval over prompts.
@@ -83,7 +91,7 @@ def speed_ratio(rows: Iterable[Row], slow: str, fast: str, temperature: float | 
     for row in rows:
         if temperature is None or row["temperature"] == temperature:
             cell = seconds.setdefault((row["prompt"], row["temperature"]), {})
-            cell[row["arm"]] = row["seconds"] / row["tokens"]
+            cell[row["arm"]] = _per_token(row, decoding_only=decoding_only)
     pairs = [(key[0], c[slow], c[fast]) for key, c in seconds.items() if slow in c and fast in c]
     interval = paired_ratio_interval(
         [s for _, s, _ in pairs],
@@ -94,6 +102,14 @@ def speed_ratio(rows: Iterable[Row], slow: str, fast: str, temperature: float | 
     if interval is None:
         raise ConfigError(f"fewer than two prompts were run by both '{slow}' and '{fast}'")
     return as_ratio(interval)
+
+
+def _per_token(row: Row, *, decoding_only: bool) -> float:
+    if not decoding_only:
+        return float(row["seconds"] / row["tokens"])
+    if row["decoding_s"] is None or row["tokens"] < 2:
+        raise ConfigError(f"arm '{row['arm']}' does not tell its decoding time apart")
+    return float(row["decoding_s"] / (row["tokens"] - 1))
 
 
 def as_ratio(interval: Interval) -> Row:
