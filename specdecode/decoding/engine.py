@@ -272,7 +272,13 @@ class Engine:
         if self.drafter is None:
             return None
         network = self.target.network
-        return GuardedDrafter(self.drafter, network.vocab_size, network.device, self._say_failed)
+        return GuardedDrafter(
+            self.drafter,
+            self.verification,
+            network.vocab_size,
+            network.device,
+            self._say_failed,
+        )
 
     def _say_failed(self, reason: str) -> None:
         name = "" if self.drafter is None else self.drafter.name

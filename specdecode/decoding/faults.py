@@ -4,15 +4,17 @@ Why the law of the output stays the target's. What a drafter does may depend on 
 drew: it may crash on one of them only. Throwing those tokens away would then select among them, and
 the next token would follow another law (draw x from q, crash iff x = 1, draw anew from p: where
 p = q = (1/2, 1/2) this gives token 0 with probability 3/4). So whatever was drawn until the failure
-is kept as a shorter block and verified like any other. The decision to stop after token i depends
-on tokens 1..i alone, all of which are judged, with draft coins that decide nothing else; each rule
-is lossless for a block that may end at any point of that kind, because its proof goes from the last
-token back to the first along every prefix by itself. A drafter that fails before it draws leaves an
-empty block, a plain step. All later steps are plain, after a prefix that is settled, with coins of
-their own steps that nobody has seen.
+is kept as a shorter block and verified like any other. The decision to end it after token i depends
+on tokens 1..i alone, all of which are judged. Token and block verification and sample-and-match are
+lossless for blocks that end at such a point: what they do at a prefix makes the law right there,
+whatever happens along other prefixes. A drafter that fails before it draws leaves an empty block, a
+plain step. All later steps are plain, after a prefix that is settled, with coins of their own steps
+that nobody has seen.
 
-Draws that cannot be put in order (a drafter that calls the sampler for something other than the
-next token of its block) cannot be kept, and dropping them could bias the reply: that raises.
+Two cases raise, because the draws can be neither kept nor dropped. Draws that are not the beginning
+of one block, from a drafter that calls the sampler for something else than its next token. And a
+shortened block under greedy block verification: it makes up in the next positions for what it
+accepts in this block, over the block's length, which must therefore not depend on the block.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from specdecode.drafting.base import empty_proposal
 from specdecode.errors import EngineError
 from specdecode.models.cache import KVCache
 
+ENDS_ANYWHERE = frozenset({"token", "block", "match"})
+"""Rules that are lossless for a block whose length depends on the tokens in it."""
+
 log = logging.getLogger("specdecode.decoding")
 
 
@@ -37,6 +42,7 @@ class GuardedDrafter:
 
     Args:
         drafter: the one to guard.
+        verification: name of the rule that judges its blocks.
         vocab_size: length V of a law.
         device: where an empty proposal is made.
         on_failure: told the reason, once.
@@ -48,6 +54,7 @@ class GuardedDrafter:
     def __init__(
         self,
         drafter: Drafter,
+        verification: str,
         vocab_size: int,
         device: torch.device,
         on_failure: Callable[[str], None],
@@ -55,7 +62,7 @@ class GuardedDrafter:
         self.name = drafter.name
         self.failure: str | None = None
         self._drafter, self._vocab_size, self._device = drafter, vocab_size, device
-        self._on_failure = on_failure
+        self._verification, self._on_failure = verification, on_failure
 
     def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
         """See `Drafter.begin`."""
@@ -70,7 +77,7 @@ class GuardedDrafter:
         """See `Drafter.propose`; nothing after a failure, and in it what was already drawn.
 
         Raises:
-            EngineError: the drafter failed, and its draws cannot be put in order.
+            EngineError: the drafter failed, and its draws cannot be kept (see above).
         """
         if self.failure is not None:
             return self._nothing(len(contexts))
@@ -83,12 +90,12 @@ class GuardedDrafter:
             if not draws.tokens:
                 return self._nothing(len(contexts))
             if not draws.in_order(wanted):
-                raise EngineError(
-                    f"drafter '{self.name}' failed ({self.failure}) after draws that are not the "
-                    "beginning of one block: they can be neither kept nor dropped without "
-                    "changing the output's distribution; decode without this draft"
-                ) from error
-            return draws.block(wanted)
+                raise self._stuck("that are not the beginning of one block") from error
+            block = draws.block(wanted)
+            if block.lengths != wanted and self._verification not in ENDS_ANYWHERE:
+                why = f"of an unfinished block, under verification '{self._verification}'"
+                raise self._stuck(why) from error
+            return block
 
     def keep_rows(self, rows: list[int]) -> None:
         """See `Drafter.keep_rows`."""
@@ -105,6 +112,13 @@ class GuardedDrafter:
         self.failure = f"{where}: {type(error).__name__}: {error}".rstrip(": ")
         log.debug("drafter '%s' failed", self.name, exc_info=error)
         self._on_failure(self.failure)
+
+    def _stuck(self, why: str) -> EngineError:
+        return EngineError(
+            f"drafter '{self.name}' failed ({self.failure}) after draws {why}: they can be neither "
+            "kept nor dropped without changing the distribution of the reply; "
+            "use another draft, or verification 'block'"
+        )
 
     def _nothing(self, batch: int) -> Proposal:
         return empty_proposal(batch, self._vocab_size, self._device)
