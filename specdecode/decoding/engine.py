@@ -152,7 +152,7 @@ class Engine:
         started = time.perf_counter()
 
         def run(requests: list[Request]) -> None:
-            for _ in decode(self._batch(requests, started, trace=trace)):
+            for _ in decode(self._batch(requests, trace=trace, started=started)):
                 pass
 
         finished_ones = decode_what_fits(self._requests(prompts, params), run, self._say_halved)
@@ -171,7 +171,7 @@ class Engine:
             raise ConfigError(f"n={len(requests)}: a stream is one reply; call generate for more")
         request, started = requests[0], time.perf_counter()
         try:
-            for added in decode(self._batch([request], started, trace=trace)):
+            for added in decode(self._batch([request], trace=trace, started=started)):
                 done = request.finish_reason is not None
                 result = self._result(request, trace=trace) if done else None
                 yield StepEvent(tuple(added[0][1]), result)
@@ -228,9 +228,9 @@ class Engine:
     def _batch(
         self,
         requests: list[Request],
-        started: float,
         *,
         trace: bool,
+        started: float | None = None,
         lengths: Lengths | None = None,
     ) -> Batch:
         plain = self.drafter is None
@@ -245,7 +245,7 @@ class Engine:
             lengths=lengths,
             by_position=plain or self.verification == "match",
             trace=trace,
-            started=started,
+            started=time.perf_counter() if started is None else started,
             carried=None if plain or self.verification != GREEDY_BLOCK else CarriedModifications(),
         )
 
@@ -260,9 +260,7 @@ class Engine:
         gamma, network = self.num_speculative_tokens, self.target.network
 
         def make(requests: list[Request]) -> Batch:
-            return self._batch(
-                requests, time.perf_counter(), trace=False, lengths=Lengths.fixed(requests, gamma)
-            )
+            return self._batch(requests, trace=False, lengths=Lengths.fixed(requests, gamma))
 
         return measure_costs(
             make, size, gamma, self.target.max_context, lambda: now(network.device)

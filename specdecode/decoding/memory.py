@@ -35,7 +35,9 @@ def decode_what_fits(
 
     A request that was cut off begins again with the same seed. Its coins are fixed by seed, prompt
     and step, not by its batch, so it gives the reply that an undisturbed run would have given, and
-    which requests are cut off selects nothing. Those that had finished are kept.
+    which requests are cut off selects nothing. Those that had finished are kept. (An adaptive draft
+    length depends on the batch size and with it the token ids; memory runs out by the size of
+    batches and caches, hardly by what was drawn.)
 
     Args:
         requests: not yet started.

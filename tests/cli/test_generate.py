@@ -47,13 +47,13 @@ def test_json_is_one_document_with_both_replies(generate):
     assert found["sampling"]["temperature"] == 0
 
 
-<<<<<<< HEAD
 def test_the_draft_length_can_be_left_to_the_engine(generate):
     found = generate("--num-speculative-tokens", "adaptive", "--compare", "--json").document
     assert found["num_speculative_tokens"] == "adaptive"
     assert found["comparison"]["equal"] is True
     assert generate("--num-speculative-tokens", 3, "--json").document["num_speculative_tokens"] == 3
-=======
+
+
 def test_logprobs_are_part_of_the_document(generate):
     reply = generate("--json", "--logprobs", 2).document["replies"]["speculative"]
     assert [entry["token_id"] for entry in reply["logprobs"]] == reply["token_ids"]
@@ -67,7 +67,6 @@ def test_logprobs_without_a_document_are_refused(generate):
     done = generate("--logprobs", 2)
     assert done.code == 2
     assert "add --json" in done.err
->>>>>>> 57f13db (Print log-probabilities, describe replies and faults, refuse settings of several replies)
 
 
 def test_a_pipe_gets_no_progress_and_no_escape_codes(generate):
