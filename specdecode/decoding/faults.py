@@ -30,6 +30,7 @@ from specdecode.drafting import Drafter, Proposal, Sampler
 from specdecode.drafting.base import empty_proposal
 from specdecode.errors import EngineError
 from specdecode.models.cache import KVCache
+from specdecode.verification import Coins
 
 ENDS_ANYWHERE = frozenset({"token", "block", "match"})
 """Rules that are lossless for a block whose length depends on the tokens in it."""
@@ -87,7 +88,7 @@ class GuardedDrafter:
             return checked(proposal, wanted, self._vocab_size)
         except Exception as error:
             self._fail("propose", error)
-            if not draws.tokens:
+            if not (draws.tokens or draws.below_drew):
                 return self._nothing(len(contexts))
             if not draws.in_order(wanted):
                 raise self._stuck("that are not the beginning of one block") from error
@@ -125,24 +126,44 @@ class GuardedDrafter:
 
 
 class _Draws:
-    """A sampler that remembers what it drew in this block."""
+    """A sampler that remembers what it drew in this block.
 
-    def __init__(self, sample: Sampler) -> None:
-        self._sample = sample
+    Args:
+        sample: draws.
+        above: of the block, if draws here are for a drafter below the one that proposes.
+    """
+
+    def __init__(self, sample: Sampler, above: _Draws | None = None) -> None:
+        self._sample, self._block = sample, self if above is None else above
+        self.below_drew = False
         self.tokens: list[Tensor] = []
         self._laws: list[Tensor] = []
         self._asked: list[tuple[Tensor | None, int]] = []
 
     def __call__(self, logits: Tensor, drawn: Tensor | None, index: int) -> tuple[Tensor, Tensor]:
+        self._block.below_drew |= self._block is not self
         token, law = self._sample(logits, drawn, index)
         self._asked.append((drawn, index))
         self.tokens.append(token)
         self._laws.append(law)
         return token, law
 
+    def laws(self, logits: Tensor, drafted: Tensor | None, offset: int) -> Tensor:
+        """See `Sampler.laws`; draws nothing."""
+        return self._sample.laws(logits, drafted, offset)
+
+    def below(self, turn: int, pending: Sequence[Sequence[int]], width: int) -> Sampler:
+        """See `Sampler.below`; what is drawn there is no part of the block by itself."""
+        return _Draws(self._sample.below(turn, pending, width), self._block)
+
+    def coins(self, width: int) -> Coins:
+        """See `Sampler.coins`."""
+        self._block.below_drew = True
+        return self._sample.coins(width)
+
     def in_order(self, wanted: list[int]) -> bool:
         """Whether the draws are tokens 0, 1, … of one block, each after those before it."""
-        if len(self.tokens) > max(wanted):
+        if self.below_drew or len(self.tokens) > max(wanted):
             return False
         for place, (drawn, index) in enumerate(self._asked):
             before = torch.stack(self.tokens[:place], 1) if place else None

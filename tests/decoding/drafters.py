@@ -7,9 +7,11 @@ from collections.abc import Callable
 import torch
 
 from specdecode.drafting import Drafter
+from specdecode.drafting.cascade import CascadeDrafter
 from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.drafting.prompt_lookup import PromptLookupDrafter
 from specdecode.drafting.self_draft import SelfDrafter
+from specdecode.drafting.suffix import SuffixDrafter
 from tests.decoding.toys import TableNetwork, V
 
 
@@ -26,6 +28,12 @@ def toy_drafters(
         "own-cache": lambda: ModelDrafter("model", network(), max_context=64),
         "short-context": lambda: ModelDrafter("model", network(), max_context=7),
         "lookup": lambda: PromptLookupDrafter(size, torch.device("cpu"), shortest=1),
+        "suffix": lambda: SuffixDrafter(size, torch.device("cpu"), shortest=1),
+        "cascade": lambda: CascadeDrafter(
+            "cascade",
+            PromptLookupDrafter(size, torch.device("cpu"), shortest=1),
+            SelfDrafter("self", network()),
+        ),
     }
 
 

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from specdecode.decoding import engine, loop, request
+from specdecode.decoding import draft_sampling, engine, loop, request
 from specdecode.decoding.distributions import distributions
 from specdecode.verification import Verification
 from specdecode.verification.exact_kernel import kernel_rule
@@ -65,6 +65,7 @@ class Explorer:
         self._outcomes = cache(self._ordered_outcomes)
         monkeypatch.setattr(request, "CoinStream", _PathNumber)
         monkeypatch.setattr(loop, "inverse_cdf", self._pick)
+        monkeypatch.setattr(draft_sampling, "inverse_cdf", self._pick)
         monkeypatch.setitem(engine.RULES, rule, self._verify)
 
     def law(self, tool, prompt, params) -> dict[tuple, float]:
@@ -116,7 +117,7 @@ class _PathNumber:
     def __init__(self, seed, prompt, sample_index=0) -> None:
         self.value = seed / _SCALE
 
-    def draw(self, purpose, index, count):
+    def draw(self, purpose, index, count, part=0):
         return np.full(count, self.value)
 
 

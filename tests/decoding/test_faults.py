@@ -16,6 +16,8 @@ import torch
 from specdecode import Engine, SamplingParams
 from specdecode.decoding.faults import ENDS_ANYWHERE
 from specdecode.drafting import Proposal
+from specdecode.drafting.cascade import CascadeDrafter
+from specdecode.drafting.prompt_lookup import PromptLookupDrafter
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.errors import EngineError, NumericalError
 from specdecode.verification.exact import sequence_law, total_variation
@@ -288,3 +290,28 @@ def test_a_stream_goes_on_and_reports_the_failure():
 def test_an_interrupt_is_no_fault_of_the_drafter():
     with pytest.raises(KeyboardInterrupt):
         engine(Faulty("propose", error=KeyboardInterrupt())).generate([PROMPT])
+
+
+class FailsToScore(SelfDrafter):
+    """A middle of a cascade that fails in its second turn, or in its first."""
+
+    def __init__(self, turn: int) -> None:
+        super().__init__("middle", TableNetwork(2))
+        self.left = turn
+
+    def score(self, contexts, drafted):
+        if self.left == 0:
+            raise RuntimeError("broken")
+        self.left -= 1
+        return super().score(contexts, drafted)
+
+
+def test_a_cascade_that_fails_before_it_draws_is_left_out_and_after_it_stops():
+    def tool(turn):
+        bottom = PromptLookupDrafter(V, torch.device("cpu"), shortest=1)
+        return engine(CascadeDrafter("cascade", bottom, FailsToScore(turn)), gamma=5)
+
+    params = SamplingParams(max_tokens=20, seed=1)
+    assert tool(0).generate([PROMPT], params)[0].draft_failure == "propose: RuntimeError: broken"
+    with pytest.raises(EngineError, match="not the beginning of one block"):
+        tool(1).generate([PROMPT], params)

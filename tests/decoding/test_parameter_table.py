@@ -41,10 +41,19 @@ V, GAMMA = 7, 3
 RULES = ("token", "block", "match", "greedy-block")
 MODIFIES = frozenset({"greedy-block"})
 """Rules that judge by a target that earlier blocks modified; the modification has tests itself."""
-OWN_COINS: frozenset[str] = frozenset()
+OWN_COINS = frozenset({"cascade", "cascade:prompt-lookup,self-int4"})
 """Drafters whose tokens other coins decide than the draft coins of the step; likewise."""
 DRAFTERS = toy_drafters(V)
-SPECS = ("self-int4", "self-int8", "early-exit:1", "early-exit:2", "prompt-lookup", "model")
+SPECS = (
+    "self-int4",
+    "self-int8",
+    "early-exit:1",
+    "early-exit:2",
+    "prompt-lookup",
+    "suffix",
+    "model",
+    "cascade:prompt-lookup,self-int4",
+)
 LAWS = {
     "bare": {},
     "temperature low": {"temperature": 0.3},
@@ -80,8 +89,8 @@ ENDS = {
 }
 CELLS = LAWS | ENDS
 PROMPTS = [[0, 1, 2, 0, 1], [3, 5], [6]]
-MAY_BE_SILENT = frozenset({"lookup", "prompt-lookup"})
-"""Drafters without a law at every position, which rules in `MODIFIES` need: refused together."""
+NO_LAW_EVERYWHERE = frozenset({"lookup", "prompt-lookup", "suffix", *OWN_COINS})
+"""Drafters that the engine refuses together with a rule in `MODIFIES`, which needs their laws."""
 
 
 def combinations(drafters):
@@ -89,7 +98,7 @@ def combinations(drafters):
     return [
         (drafter, rule)
         for drafter, rule in itertools.product(drafters, RULES)
-        if not (drafter in MAY_BE_SILENT and rule in MODIFIES)
+        if not (drafter in NO_LAW_EVERYWHERE and rule in MODIFIES)
     ]
 
 
