@@ -11,7 +11,8 @@
     │   └── MissingPrerequisiteError   a package, file or service is not there
     ├── EvidenceError              evidence is incomplete, inconsistent or was changed
     └── EngineError                decoding itself failed
-        └── NumericalError         NaN or infinite logits; names the row
+        ├── NumericalError         NaN or infinite logits; names the row
+        └── OutOfMemoryError       one request alone does not fit        (also MemoryError)
 
 The built-in bases keep `except ValueError` in older callers working.
 """
@@ -92,3 +93,7 @@ class EngineError(SpecdecodeError):
 
 class NumericalError(EngineError):
     """A model produced NaN or infinite values; the message names the row."""
+
+
+class OutOfMemoryError(EngineError, MemoryError):
+    """One request alone does not fit in memory; the message says what makes it smaller."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def describe_reply(result: GenerationResult) -> dict[str, Any]:
         "mean_acceptance_length": accepted.mean_acceptance_length if drafting else None,
         "target_tokens": result.target_tokens,
         "seed": result.seed,
+        "draft_failure": result.draft_failure,
+        "logprobs": None if result.logprobs is None else [asdict(t) for t in result.logprobs],
     }
 
 

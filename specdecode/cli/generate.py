@@ -67,6 +67,13 @@ def generate_command(
     seed: Annotated[
         int | None, typer.Option(help="Drawn when not given.", rich_help_panel=_SAMPLING)
     ] = None,
+    logprobs: Annotated[
+        int,
+        typer.Option(
+            help="With --json: each token's log-probability and the k likeliest tokens.",
+            rich_help_panel=_SAMPLING,
+        ),
+    ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Decode one prompt, speculatively; --compare shows plain decoding beside it.
@@ -81,6 +88,8 @@ def generate_command(
         raise ConfigError("the prompt is empty; give a text, or - and a text on standard input")
     if compare and draft == _NO_DRAFT:
         raise ConfigError("--compare needs a draft to compare with; leave --draft out")
+    if logprobs and not as_json:
+        raise ConfigError("--logprobs are part of the JSON document; add --json")
     params = SamplingParams(
         max_tokens=max_tokens,
         temperature=temperature,
@@ -90,6 +99,7 @@ def generate_command(
         repetition_penalty=repetition_penalty,
         stop=tuple(stop or ()),
         seed=seed,
+        logprobs=logprobs,
     )
     no_progress_in_a_pipe()
     with stderr().status("loading"):

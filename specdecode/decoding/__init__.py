@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specdecode.decoding.costs import StepCosts
 from specdecode.decoding.engine import Engine, StepEvent
+from specdecode.decoding.logprobs import TokenLogprobs
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.result import Acceptance, GenerationResult, Timing
 from specdecode.decoding.trace import StepTrace
@@ -17,4 +18,5 @@ __all__ = [
     "StepEvent",
     "StepTrace",
     "Timing",
+    "TokenLogprobs",
 ]

@@ -3,7 +3,8 @@
 A draw is fixed by (seed, prompt, purpose, index) through a counter-based generator (Philox). So a
 request's reply does not depend on its place in a batch, on its neighbours or on how many numbers
 others drew; and draft noise, acceptance and resampling can never be the same number, which would
-bias the output. Different prompts under one seed get independent streams.
+bias the output. Different prompts under one seed get independent streams, and so do the replies
+that `n` asks for.
 """
 
 from __future__ import annotations
@@ -34,10 +35,15 @@ class CoinStream:
     Args:
         seed: of the request.
         prompt: the prompt's token ids.
+        sample_index: which of the replies to this prompt and seed. Reply 0 of several draws what
+            the only reply would.
     """
 
-    def __init__(self, seed: int, prompt: Sequence[int]) -> None:
-        digest = hashlib.sha256(np.asarray([seed, *prompt], dtype="<i8").tobytes()).digest()
+    def __init__(self, seed: int, prompt: Sequence[int], sample_index: int = 0) -> None:
+        message = np.asarray([seed, *prompt], dtype="<i8").tobytes()
+        if sample_index:  # the marker is no multiple of 8 bytes: no prompt continues that way
+            message += b"reply" + sample_index.to_bytes(8, "little")
+        digest = hashlib.sha256(message).digest()
         self._key = np.frombuffer(digest[:16], dtype="<u8")
 
     def draw(self, purpose: Purpose, index: int, count: int, part: int = 0) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +12,10 @@ from pathlib import Path
 from specdecode.decoding.calibration import measure_costs
 from specdecode.decoding.clock import now
 from specdecode.decoding.costs import CostTable, StepCosts
+from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.lengths import Lengths
 from specdecode.decoding.loop import Batch, decode
+from specdecode.decoding.memory import cannot_fit, decode_what_fits, is_out_of_memory
 from specdecode.decoding.modification import CarriedModifications, refuse_silent_drafter
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.prompts import Prompt, encode_prompt
@@ -23,6 +26,8 @@ from specdecode.drafting import Drafter, make_drafter
 from specdecode.errors import ConfigError
 from specdecode.models import LoadedModel, load_model
 from specdecode.verification import RULES
+
+log = logging.getLogger("specdecode.decoding")
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Engine:
         self.drafter = drafter
         self.verification = verification
         self.num_speculative_tokens = num_speculative_tokens if drafter is not None else 0
+        self._warned: set[str] = set()
         self._costs = costs if drafter is not None else None
 
     @property
@@ -126,34 +132,53 @@ class Engine:
     ) -> list[GenerationResult]:
         """Decode prompts together, each as if it were alone.
 
+        Replies that do not fit in memory together are decoded in smaller batches (`batch_size` of a
+        result says in which). A drafter that fails is left out from then on (`draft_failure`).
+        Either is logged as a warning, once an engine, and neither changes what a reply is.
+
         Args:
             prompts: texts, token-id lists or chat-message lists, of any lengths.
             params: for all, or one each; None for the defaults.
             trace: keep what every step did.
 
         Returns:
-            One result a prompt, in order.
+            One result a prompt, in order; with `n` > 1, n consecutive ones, by `sample_index`.
 
         Raises:
             ConfigError, PromptTooLongError: before any compute, naming the prompt.
-            NumericalError: the model produced NaN or infinity.
+            NumericalError: the target produced NaN or infinity.
+            OutOfMemoryError: one request alone does not fit in memory.
         """
-        requests = self._requests(prompts, params)
-        if not requests:
-            return []
-        for _ in decode(self._batch(list(requests), trace=trace)):
-            pass
-        return [self._result(r, trace=trace) for r in requests]
+        started = time.perf_counter()
+
+        def run(requests: list[Request]) -> None:
+            for _ in decode(self._batch(requests, trace=trace, started=started)):
+                pass
+
+        finished_ones = decode_what_fits(self._requests(prompts, params), run, self._say_halved)
+        return [self._result(r, trace=trace) for r in finished_ones]
 
     def stream(
         self, prompt: Prompt, params: SamplingParams | None = None, *, trace: bool = False
     ) -> Iterator[StepEvent]:
-        """Decode one prompt and hand out tokens as they come; arguments as in `generate`."""
-        request = self._requests([prompt], params)[0]
-        for added in decode(self._batch([request], trace=trace)):
-            done = request.finish_reason is not None
-            result = self._result(request, trace=trace) if done else None
-            yield StepEvent(tuple(added[0][1]), result)
+        """Decode one prompt and hand out tokens as they come; arguments as in `generate`.
+
+        Raises:
+            ConfigError: `n` is more than 1: replies would be mixed up.
+        """
+        requests = self._requests([prompt], params)
+        if len(requests) > 1:
+            raise ConfigError(f"n={len(requests)}: a stream is one reply; call generate for more")
+        request, started = requests[0], time.perf_counter()
+        try:
+            for added in decode(self._batch([request], trace=trace, started=started)):
+                done = request.finish_reason is not None
+                result = self._result(request, trace=trace) if done else None
+                yield StepEvent(tuple(added[0][1]), result)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise cannot_fit(request) from error
+            raise
 
     def _requests(
         self,
@@ -171,11 +196,12 @@ class Engine:
         if len(each) != len(prompts):
             raise ConfigError(f"{len(prompts)} prompts but {len(each)} sampling parameters")
         return [
-            self._request(prompt, p, f"prompt {index}")
+            request
             for index, (prompt, p) in enumerate(zip(prompts, each, strict=True))
+            for request in self._replies(prompt, p, f"prompt {index}")
         ]
 
-    def _request(self, prompt: Prompt, params: SamplingParams, where: str) -> Request:
+    def _replies(self, prompt: Prompt, params: SamplingParams, where: str) -> list[Request]:
         ids = encode_prompt(prompt, self.target, where)
         if params.stop and self.target.tokenizer is None:
             raise ConfigError(f"{where} has stop strings, but the target has no tokenizer")
@@ -185,31 +211,41 @@ class Engine:
                 f"{where}: logit_bias names token {outside[0]}, outside the vocabulary "
                 f"0..{self.target.vocab_size - 1}"
             )
-        return Request(
-            prompt=ids,
-            params=params,
-            seed=secrets.randbits(63) if params.seed is None else params.seed,
-            eos_token_ids=self.target.eos_token_ids,
-            tokenizer=self.target.tokenizer,
-            limit=min(params.max_tokens, self.target.max_context - len(ids)),
-        )
+        seed = secrets.randbits(63) if params.seed is None else params.seed
+        return [
+            Request(
+                prompt=ids,
+                params=params,
+                seed=seed,
+                eos_token_ids=self.target.eos_token_ids,
+                tokenizer=self.target.tokenizer,
+                limit=min(params.max_tokens, self.target.max_context - len(ids)),
+                sample_index=index,
+            )
+            for index in range(params.n)
+        ]
 
     def _batch(
-        self, requests: list[Request], *, trace: bool, lengths: Lengths | None = None
+        self,
+        requests: list[Request],
+        *,
+        trace: bool,
+        started: float | None = None,
+        lengths: Lengths | None = None,
     ) -> Batch:
         plain = self.drafter is None
         if lengths is None:
             lengths = self._lengths(requests)
         return Batch(
             network=self.target.network,
-            drafter=self.drafter,
+            drafter=self._guarded(),
             rule=RULES[self.verification],
             requests=requests,
             gamma=self.num_speculative_tokens,
             lengths=lengths,
             by_position=plain or self.verification == "match",
             trace=trace,
-            started=time.perf_counter(),
+            started=time.perf_counter() if started is None else started,
             carried=None if plain or self.verification != GREEDY_BLOCK else CarriedModifications(),
         )
 
@@ -229,6 +265,38 @@ class Engine:
         return measure_costs(
             make, size, gamma, self.target.max_context, lambda: now(network.device)
         )
+
+    def _guarded(self) -> GuardedDrafter | None:
+        if self.drafter is None:
+            return None
+        network = self.target.network
+        return GuardedDrafter(
+            self.drafter,
+            self.verification,
+            network.vocab_size,
+            network.device,
+            self._say_failed,
+        )
+
+    def _say_failed(self, reason: str) -> None:
+        name = "" if self.drafter is None else self.drafter.name
+        self._warn_once(
+            "draft",
+            f"drafter '{name}' failed ({reason}); going on without drafts, which changes the speed "
+            "and not the distribution of the replies",
+        )
+
+    def _say_halved(self, size: int, smaller: int) -> None:
+        self._warn_once(
+            "memory",
+            f"{size} requests do not fit in memory together; trying {smaller} (give fewer prompts "
+            "a call, or shorter ones, to avoid decoding some of them twice)",
+        )
+
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            log.warning("%s", message)
 
     def _result(self, request: Request, *, trace: bool) -> GenerationResult:
         return finished(request, self.num_speculative_tokens, trace=trace)

@@ -22,12 +22,14 @@ from torch import Tensor
 from specdecode.decoding.clock import now as _now
 from specdecode.decoding.coins import Purpose
 from specdecode.decoding.draft_sampling import DraftSampler
+from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.laws import row_laws
 from specdecode.decoding.lengths import Lengths
 from specdecode.decoding.modification import CarriedModifications
 from specdecode.decoding.request import Request, StageSeconds
+from specdecode.decoding.sharing import SharedPrompts
 from specdecode.decoding.trace import StepTrace
-from specdecode.drafting import Drafter, Proposal
+from specdecode.drafting import Proposal
 from specdecode.drafting.base import empty_proposal
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
@@ -52,10 +54,11 @@ class Batch:
         trace: keep every step.
         started: clock reading at the call.
         carried: what greedy block verification left for later steps; None with other rules.
+        logits: the last pass's raw ones `[B, T, V]`, if a request reports log-probabilities.
     """
 
     network: CausalNetwork
-    drafter: Drafter | None
+    drafter: GuardedDrafter | None
     rule: VerificationRule
     requests: list[Request]
     gamma: int
@@ -66,13 +69,18 @@ class Batch:
     carried: CarriedModifications | None = None
     step: int = 0
     seconds: StageSeconds = field(default_factory=StageSeconds)
+    logits: Tensor | None = None
+    shared: SharedPrompts = field(init=False)
+    wants_logits: bool = field(init=False)
     cache: KVCache = field(init=False)
 
     def __post_init__(self) -> None:
+        self.shared = SharedPrompts.of([r.prompt for r in self.requests])
+        self.wants_logits = any(r.params.logprobs for r in self.requests)
         capacity = max(len(r.prompt) + r.limit for r in self.requests) + self.gamma + 1
         if len(self.requests) > 1:  # rows of unequal length are padded to a chunk in the prefill
             capacity += PREFILL_CHUNK
-        self.cache = KVCache(len(self.requests), capacity)
+        self.cache = KVCache(len(self.shared.prompts), capacity)
         if self.drafter is not None:
             self.drafter.begin(len(self.requests), capacity, self.cache)
 
@@ -135,6 +143,7 @@ def score_block(batch: Batch, proposal: Proposal) -> Tensor:
     last = torch.tensor([[r.tokens[-1]] for r in batch.requests], device=batch.network.device)
     starts = [r.length - 1 for r in batch.requests]
     logits = batch.network.forward(torch.cat([last, proposal.tokens], 1), starts, batch.cache)
+    batch.logits = logits if batch.wants_logits else None
     return row_laws(logits, batch.requests, proposal.tokens, 0)
 
 
@@ -162,6 +171,7 @@ def continue_from(batch: Batch, step: Step) -> list[tuple[Request, list[int]]]:
         emitted = [*drafts[row][: kept[row]], following[row]]
         taken = request.append(emitted)
         request.count_step(min(kept[row], taken), step.proposal.lengths[row], width)
+        request.report_logprobs(_row(batch.logits, row), emitted[:taken])
         request.last_token_s = moment
         if batch.trace:
             request.trace.append(_trace(batch, step, row, position, emitted[:taken]))
@@ -172,13 +182,18 @@ def continue_from(batch: Batch, step: Step) -> list[tuple[Request, list[int]]]:
 
 def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
     """Process the prompts and draw the first token of each reply."""
-    laws = row_laws(_prefill(batch)[:, None], batch.requests, None, 0)[:, 0]
+    logits = _prefill(batch)[:, None]
+    if batch.shared.any_shared:
+        logits = logits[batch.shared.source]
+        batch.cache.keep_rows(batch.shared.source)
+    laws = row_laws(logits, batch.requests, None, 0)[:, 0]
     coins = _coins(batch, [0] * len(batch.requests), 0)
     tokens = inverse_cdf(laws, coins.resample).tolist()
     moment = _now(batch.network.device) - batch.started
     added: list[tuple[Request, list[int]]] = []
-    for request, token in zip(batch.requests, tokens, strict=True):
+    for row, (request, token) in enumerate(zip(batch.requests, tokens, strict=True)):
         request.append([token])
+        request.report_logprobs(logits[row], [token])
         request.first_token_s = request.last_token_s = moment
         added.append((request, [token]))
     _drop_finished(batch)
@@ -186,8 +201,8 @@ def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
 
 
 def _prefill(batch: Batch) -> Tensor:
-    """Process the prompts; logits `[B, V]` after each one."""
-    prompts = [r.prompt for r in batch.requests]
+    """Process the different prompts; logits `[P, V]` after each one."""
+    prompts = batch.shared.prompts
     return read_tokens(batch.network, prompts, [0] * len(prompts), batch.cache)
 
 
@@ -220,11 +235,16 @@ def _drop_finished(batch: Batch) -> None:
     for request in batch.requests:
         if request.finish_reason is not None:
             request.seconds = StageSeconds(batch.seconds.draft, batch.seconds.verify)
+            request.draft_failure = None if batch.drafter is None else batch.drafter.failure
     batch.requests = [batch.requests[i] for i in rows]
     if rows:
         batch.cache.keep_rows(rows)
         if batch.drafter is not None:
             batch.drafter.keep_rows(rows)
+
+
+def _row(logits: Tensor | None, row: int) -> Tensor | None:
+    return None if logits is None else logits[row]
 
 
 def _trace(batch: Batch, step: Step, row: int, position: int, emitted: list[int]) -> StepTrace:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from specdecode.errors import ConfigError
 
@@ -16,6 +23,14 @@ class SamplingParams(BaseModel):
     The law of the next token is made in this order: logit bias, repetition, presence and frequency
     penalty, temperature, top-k, top-p, min-p. Every step acts on every verified position with that
     position's own history.
+
+    `logprobs` reports the model's own law, the softmax of its raw logits before any of these steps:
+    values then compare across requests with different parameters, and a token is never reported
+    with probability 1 because a filter left nothing else (see `specdecode.decoding.logprobs`).
+
+    `n` asks for independent replies to the same prompt, which is processed once. Reply 0 is the one
+    that n=1 gives with the same seed. Greedy decoding would give n equal replies; it is refused,
+    since asking for them is a mistake that costs n times the work.
 
     Raises:
         ConfigError: naming the parameter and the allowed range.
@@ -39,7 +54,10 @@ class SamplingParams(BaseModel):
     )
     ignore_eos: bool = Field(default=False, description="go on after an end-of-reply token")
     seed: int | None = Field(None, ge=0, lt=2**63, description="None draws one and reports it")
-    logprobs: int = Field(0, ge=0, le=0, description="not available yet; 0 only")
+    logprobs: int = Field(
+        0, ge=0, le=20, description="report each token's log-probability and the k likeliest; 0: no"
+    )
+    n: int = Field(1, ge=1, le=64, description="independent replies to the prompt")
 
     def __init__(self, **values: object) -> None:
         try:
@@ -81,6 +99,13 @@ class SamplingParams(BaseModel):
         if wrong:
             raise ValueError(f"the bias of token {wrong[0]} must be finite (-1e4 bans a token)")
 
+        return value
+
+    @field_validator("n", mode="after")
+    @classmethod
+    def _distinct_replies(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("temperature") == 0:
+            raise ValueError("greedy decoding gives equal replies: set n=1 or a temperature")
         return value
 
     @property

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from torch import Tensor
+
 from specdecode.decoding.coins import CoinStream
+from specdecode.decoding.logprobs import TokenLogprobs, token_logprobs
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.trace import StepTrace
 
@@ -31,6 +34,8 @@ class Request:
         eos_token_ids: tokens that end it.
         tokenizer: for text and stop strings; None if the model has none.
         limit: most output tokens (max_tokens, or what the context window leaves).
+        sample_index: which of the replies to its prompt it is.
+        batch_size: requests it was decoded together with, itself included.
         output: token ids of the reply so far, a token that ended it included.
         histogram: how many verify steps kept 0, 1, … draft tokens.
         drafted: draft tokens proposed.
@@ -41,6 +46,8 @@ class Request:
         last_token_s: seconds from the call to the newest token.
         seconds: stage times of its batch until it ended.
         trace: one entry per verify step, if asked for.
+        logprobs: one entry per output token, if asked for.
+        draft_failure: why nothing was drafted from some step on; None if all went well.
     """
 
     prompt: list[int]
@@ -49,6 +56,8 @@ class Request:
     eos_token_ids: frozenset[int]
     tokenizer: Any
     limit: int
+    sample_index: int = 0
+    batch_size: int = 1
     output: list[int] = field(default_factory=list)
     histogram: list[int] = field(default_factory=list)
     drafted: int = 0
@@ -59,9 +68,23 @@ class Request:
     last_token_s: float | None = None
     seconds: StageSeconds = field(default_factory=StageSeconds)
     trace: list[StepTrace] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    draft_failure: str | None = None
 
     def __post_init__(self) -> None:
-        self.coins = CoinStream(self.seed, self.prompt)
+        self.coins = CoinStream(self.seed, self.prompt, self.sample_index)
+
+    def restarted(self) -> Request:
+        """The same request before its first token."""
+        return Request(
+            prompt=self.prompt,
+            params=self.params,
+            seed=self.seed,
+            eos_token_ids=self.eos_token_ids,
+            tokenizer=self.tokenizer,
+            limit=self.limit,
+            sample_index=self.sample_index,
+        )
 
     @property
     def tokens(self) -> list[int]:
@@ -105,6 +128,11 @@ class Request:
         self.histogram[kept] += 1
         self.drafted += drafted
         self.target_tokens += width
+
+    def report_logprobs(self, logits: Tensor | None, tokens: list[int]) -> None:
+        """Look up tokens just taken over in the raw logits `[R, V]` that predicted them."""
+        if self.params.logprobs and logits is not None:
+            self.logprobs += token_logprobs(logits, tokens, self.params.logprobs)
 
     def text(self) -> str | None:
         """The reply as text, without special tokens and stop strings; None without tokenizer."""

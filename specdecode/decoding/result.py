@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specdecode.decoding.logprobs import TokenLogprobs
 from specdecode.decoding.request import FinishReason, Request
 from specdecode.decoding.trace import StepTrace
 
@@ -70,6 +71,12 @@ class GenerationResult:
         target_tokens: target rows computed after the prompt; at least the visible tokens - 1.
         seed: the seed in force.
         trace: one entry per verify step, or None without `trace=True`.
+        logprobs: one entry per token of `token_ids`, or None if the parameters ask for none.
+        sample_index: which of the `n` replies to its prompt this is, from 0.
+        batch_size: requests decoded together with it, itself included; less than was asked for
+            where that did not fit in memory.
+        draft_failure: why drafting ended before the reply did, or None. From then on the reply was
+            decoded plainly; its distribution is still the target's.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -81,6 +88,10 @@ class GenerationResult:
     target_tokens: int
     seed: int
     trace: tuple[StepTrace, ...] | None
+    logprobs: tuple[TokenLogprobs, ...] | None
+    sample_index: int
+    batch_size: int
+    draft_failure: str | None
 
 
 def finished(request: Request, width: int, *, trace: bool) -> GenerationResult:
@@ -116,4 +127,8 @@ def finished(request: Request, width: int, *, trace: bool) -> GenerationResult:
         target_tokens=request.target_tokens,
         seed=request.seed,
         trace=tuple(request.trace) if trace else None,
+        logprobs=tuple(request.logprobs) if request.params.logprobs else None,
+        sample_index=request.sample_index,
+        batch_size=request.batch_size,
+        draft_failure=request.draft_failure,
     )

@@ -43,6 +43,12 @@ def settings_from(options: Iterable[Mapping[str, Any]]) -> list[SamplingSetting]
             settings.append(SamplingSetting(name=name, params=SamplingParams(**fields)))
         except ConfigError as error:
             raise ConfigError(f"sampling setting {name!r}: {error}") from error
+    several = next((s for s in settings if s.params.n > 1), None)
+    if several is not None:
+        raise ConfigError(
+            f"sampling setting {several.name!r}: n={several.params.n}, but one reply a prompt is "
+            "measured; leave n out"
+        )
     if not settings:
         raise ConfigError("no sampling setting; give at least one, such as {name: greedy}")
     if len({s.name for s in settings}) < len(settings):

@@ -54,6 +54,21 @@ def test_the_draft_length_can_be_left_to_the_engine(generate):
     assert generate("--num-speculative-tokens", 3, "--json").document["num_speculative_tokens"] == 3
 
 
+def test_logprobs_are_part_of_the_document(generate):
+    reply = generate("--json", "--logprobs", 2).document["replies"]["speculative"]
+    assert [entry["token_id"] for entry in reply["logprobs"]] == reply["token_ids"]
+    assert all(
+        entry["top"][0] == [entry["token_id"], entry["logprob"]] for entry in reply["logprobs"]
+    )
+    assert generate("--json").document["replies"]["speculative"]["logprobs"] is None
+
+
+def test_logprobs_without_a_document_are_refused(generate):
+    done = generate("--logprobs", 2)
+    assert done.code == 2
+    assert "add --json" in done.err
+
+
 def test_a_pipe_gets_no_progress_and_no_escape_codes(generate):
     done = generate("--compare")
     assert "\x1b" not in done.out + done.err

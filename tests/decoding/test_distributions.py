@@ -125,7 +125,10 @@ def test_a_bias_outside_the_vocabulary_is_refused():
         ("seed", -1),
         ("repetition_penalty", 0),
         ("stop", ("",)),
-        ("logprobs", 3),
+        ("logprobs", 21),
+        ("logprobs", -1),
+        ("n", 0),
+        ("n", 65),
         ("temprature", 1),
     ],
 )

@@ -60,9 +60,12 @@ class TableNetwork:
 
     def law(self, tokens: list[int]) -> np.ndarray:
         """Exact law after `tokens`, float64 `[V]`."""
+        return self.logits(tokens).double().softmax(-1).numpy()
+
+    def logits(self, tokens: list[int]) -> Tensor:
+        """Logits `[V]` after `tokens`, looked up without a cache."""
         position = len(tokens) - 1
-        before = tokens[max(0, position - 1)]
-        return self.table[before, tokens[-1], position % 2].double().softmax(-1).numpy()
+        return self.table[tokens[max(0, position - 1)], tokens[-1], position % 2]
 
 
 @dataclass

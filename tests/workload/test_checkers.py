@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from specdecode.workload.checkers import MAX_REPLY_CHARACTERS, Checker, check
+from specdecode.workload.checkers.base import BaseChecker
 from specdecode.workload.checkers.values import first_json_object, last_number
 from tests.workload.examples import prompt
 
@@ -184,3 +185,11 @@ def test_any_reply_gets_a_score_between_0_and_1(spec: dict[str, Any], reply: str
 
     assert result is not None
     assert 0.0 <= result <= 1.0
+
+
+def test_a_checker_without_a_score_cannot_be_made() -> None:
+    class Forgetful(BaseChecker):
+        pass
+
+    with pytest.raises(TypeError, match="score"):
+        Forgetful()

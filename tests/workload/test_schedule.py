@@ -149,3 +149,8 @@ def test_impossible_choices_are_refused() -> None:
         select_prompts(compiled(), "development", 0)
     with pytest.raises(ConfigError, match="no prompt in the split"):
         select_prompts(compiled().slice(0, 0), "development")
+
+
+def test_a_setting_of_several_replies_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'many': n=4, but one reply a prompt is measured"):
+        settings_from([{"name": "greedy", "temperature": 0}, {"name": "many", "n": 4}])
