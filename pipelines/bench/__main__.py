@@ -50,14 +50,9 @@ def main() -> int:
         close = rounded_draft(target, 16, Path(scratch) / "target-in-16-levels")
         rough = rounded_draft(target, 11, Path(scratch) / "target-in-11-levels")
         prompts = bench_prompts(target, 32)
-        drafts = {
-            "self-int4": "self-int4",
-            "draft model, 11 levels": str(rough.path),
-            "early-exit:24": "early-exit:24",
-            "prompt-lookup": "prompt-lookup",
-            "suffix": "suffix",
-            "cascade:prompt-lookup,self-int4": "cascade:prompt-lookup,self-int4",
-        }
+        late = f"early-exit:{max(1, target.config.num_hidden_layers * 28 // 30)}"
+        same = ("self-int4", late, "prompt-lookup", "suffix", "cascade:prompt-lookup,self-int4")
+        drafts = {"draft model, 11 levels": str(rough.path), **dict(zip(same, same, strict=True))}
         sections: dict[str, Callable[[], Section]] = {
             "decode": lambda: decode(
                 target, close, prompts[: 3 if few else 24], tokens=16 if few else 48, gamma=GAMMA

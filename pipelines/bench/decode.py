@@ -19,7 +19,6 @@ from specdecode.models import LoadedModel
 
 GREEDY, SAMPLED = 0.0, 1.0
 BEST = "self-int4"
-USELESS = "early-exit:2"
 
 
 def decode(
@@ -42,7 +41,9 @@ def decode(
     Returns:
         the `decode` part of the report, and its rows.
     """
-    useless = Engine.load(target, USELESS, num_speculative_tokens="adaptive")
+    # A fifteenth of the layers, untrained to exit there: it is never right.
+    none = f"early-exit:{max(1, target.config.num_hidden_layers // 15)}"
+    useless = Engine.load(target, none, num_speculative_tokens="adaptive")
     best = Engine.load(target, BEST, num_speculative_tokens=gamma)
     like = Engine.load(target, draft.path, num_speculative_tokens=gamma)
     arms: list[Arm] = [
@@ -89,7 +90,7 @@ def decode(
             "dtype": str(target.dtype).removeprefix("torch."),
             "draft_model": draft.path.name,
             "best_drafter": BEST,
-            "useless_drafter": USELESS,
+            "useless_drafter": none,
         },
     }
     return report, rows

@@ -89,7 +89,8 @@ def speed_ratio(
     """
     seconds: dict[tuple[str, float], dict[str, float]] = {}
     for row in rows:
-        if temperature is None or row["temperature"] == temperature:
+        chosen = temperature is None or row["temperature"] == temperature
+        if chosen and row["arm"] in (slow, fast):
             cell = seconds.setdefault((row["prompt"], row["temperature"]), {})
             cell[row["arm"]] = _per_token(row, decoding_only=decoding_only)
     pairs = [(key[0], c[slow], c[fast]) for key, c in seconds.items() if slow in c and fast in c]

@@ -32,6 +32,7 @@ def describe_reply(result: GenerationResult) -> dict[str, Any]:
         "seed": result.seed,
         "draft_failure": result.draft_failure,
         "logprobs": None if result.logprobs is None else [asdict(t) for t in result.logprobs],
+        "trace": None if result.trace is None else [asdict(step) for step in result.trace],
     }
 
 

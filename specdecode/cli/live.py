@@ -29,7 +29,12 @@ class Lane:
 
 
 def decode_lanes(
-    lanes: Sequence[Lane], prompt: Prompt, params: SamplingParams, console: Console
+    lanes: Sequence[Lane],
+    prompt: Prompt,
+    params: SamplingParams,
+    console: Console,
+    *,
+    trace: bool = False,
 ) -> dict[str, GenerationResult]:
     """Decode the prompt on each engine in turn; on a terminal, show the text as it grows.
 
@@ -38,6 +43,7 @@ def decode_lanes(
         prompt: the prompt.
         params: sampling parameters, for all lanes the same.
         console: where to draw; nothing is drawn unless it is a terminal.
+        trace: keep what every step did.
 
     Returns:
         Results by lane name.
@@ -47,11 +53,11 @@ def decode_lanes(
     results: dict[str, GenerationResult] = {}
     if not console.is_terminal:
         for lane in lanes:
-            results[lane.name] = lane.engine.generate([prompt], params)[0]
+            results[lane.name] = lane.engine.generate([prompt], params, trace=trace)[0]
         return results
     with Live(console=console, refresh_per_second=12, transient=True) as live:
         for lane in lanes:
-            for text, note, result in _follow(lane, prompt, params):
+            for text, note, result in _follow(lane, prompt, params, trace=trace):
                 texts[lane.name], notes[lane.name] = text, note
                 live.update(_side_by_side(texts, notes))
                 if result is not None:
@@ -60,11 +66,11 @@ def decode_lanes(
 
 
 def _follow(
-    lane: Lane, prompt: Prompt, params: SamplingParams
+    lane: Lane, prompt: Prompt, params: SamplingParams, *, trace: bool
 ) -> Iterator[tuple[str, str, GenerationResult | None]]:
     ids: list[int] = []
     started = time.perf_counter()
-    for event in lane.engine.stream(prompt, params):
+    for event in lane.engine.stream(prompt, params, trace=trace):
         ids.extend(event.token_ids)
         rate = len(ids) / (time.perf_counter() - started)
         text = _decode(lane.engine, ids)
