@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from specdecode.decoding.params import SamplingParams
-from specdecode.errors import ConfigError, UserError
+from specdecode.errors import ConfigError, EngineError, UserError
 from specdecode.measurement.records import Record
 from specdecode.workload.checkers import Checker, check
 from specdecode.workload.progress import progress
@@ -90,7 +90,8 @@ def measure(
         console: for the progress bar; stderr by default.
 
     Returns:
-        Counts of rows. A generation that failed is a row too, with `error` set and null metrics.
+        Counts of rows. A generation that failed is a row too, with `error` set and null metrics; so
+        is one whose drafter failed, although it has a reply: it was not decoded as its arm says.
 
     Raises:
         ConfigError: nothing to measure, or an unknown name.
@@ -192,6 +193,7 @@ def _generate(
     params = _with(generation.sampling.params, seed=generation.seed)
     try:
         result = engine.generate([list(row["prompt_token_ids"])], params)[0]
+        _refuse_without_drafts(result)
         fields.update(_observed(result))
         record = Record(**fields)
     except OSError as error:
@@ -203,6 +205,16 @@ def _generate(
     # Outside the timed region, and after it: a check may start a process of its own.
     quality = None if record.output_text is None else check(checker, record.output_text)
     return record.model_copy(update={"quality": quality, "peak_rss_bytes": peak_rss_bytes()})
+
+
+def _refuse_without_drafts(result: Any) -> None:
+    """The reply is the target's own, but its speed is that of plain decoding."""
+    reason = getattr(result, "draft_failure", None)
+    if reason is not None:
+        raise EngineError(
+            f"the drafter failed ({reason}) and the reply was finished by plain decoding, which "
+            "says nothing about this arm: repair the draft or take another, and measure again"
+        )
 
 
 def _failure(fields: Mapping[str, Any], error: Exception) -> Record:

@@ -39,6 +39,7 @@ class FakeEngine:
         self.arm, self.calls = arm, calls
         self.fail: dict[int, BaseException] = {}
         self.answer: Any = "yes"
+        self.draft_failure: str | None = None
 
     def generate(self, prompts: list[list[int]], params: SamplingParams) -> Sequence[Any]:
         (prompt,) = prompts
@@ -58,6 +59,7 @@ class FakeEngine:
                     ttft_s=0.1, tpot_s=0.05, e2e_s=0.2, draft_s=0.04, verify_s=0.05, other_s=0.11
                 ),
                 target_tokens=6,
+                draft_failure=self.draft_failure,
             )
         ]
 
@@ -158,6 +160,22 @@ def test_a_result_that_makes_no_sense_is_a_failure_not_a_crash(lab: Lab) -> None
 
     assert done.failed == 8
     assert all((row.error is not None) == (row.arm == "block") for row in lab.rows())
+
+
+def test_a_reply_whose_drafter_failed_is_no_row_of_its_arm(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.engines["block"].draft_failure = "propose: RuntimeError: broken"
+
+    done = lab.run()
+
+    assert (done.written, done.failed) == (24, 8)
+    assert "the drafter failed (propose: RuntimeError: broken)" in caplog.text
+    for row in lab.rows():
+        assert (row.error is not None) == (row.arm == "block")
+        if row.error is not None:
+            assert row.error.startswith("EngineError: the drafter failed (propose: RuntimeError")
+            assert (row.output_token_ids, row.e2e_s, row.drafted, row.quality) == (None,) * 4
 
 
 def test_a_text_that_could_not_be_decoded_has_no_quality(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -49,11 +50,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_greedy_rows_agree_across_arms_and_sampled_rows_have_their_own_draws(
-    folder: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def prompts(folder: Path) -> pa.Table:
     tokenizer, context_tokens = load_tokenizer(folder)
-    prompts = compile_prompts(
+    return compile_prompts(
         [prompt(f"p{i}", " ".join(WORDS[i * 7 : i * 7 + 7])) for i in range(3)],
         tokenizer,
         context_tokens=context_tokens,
@@ -61,6 +61,11 @@ def test_greedy_rows_agree_across_arms_and_sampled_rows_have_their_own_draws(
         split_seed=1,
         order_seed=1,
     )
+
+
+def test_greedy_rows_agree_across_arms_and_sampled_rows_have_their_own_draws(
+    folder: Path, prompts: pa.Table, tmp_path: Path
+) -> None:
     target = load_model(str(folder), device="cpu", dtype="float32")
     engines = {
         "plain": Engine.load(target=target, draft=None),
@@ -93,3 +98,25 @@ def test_greedy_rows_agree_across_arms_and_sampled_rows_have_their_own_draws(
         assert row.output_tokens == 16
         assert row.finish_reason == "length"
         assert (row.drafted or 0) > 0 or row.arm == "plain"
+
+
+def test_a_drafter_that_fails_costs_the_rows_of_its_arm(
+    folder: Path, prompts: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = load_model(str(folder), device="cpu", dtype="float32")
+    engines = {"plain": Engine.load(target), "block": Engine.load(target, "early-exit:1")}
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(engines["block"].drafter, "propose", broken)
+    settings = settings_from([{"name": "sampled", "max_tokens": 4, "ignore_eos": True}])
+    with RowSpool(tmp_path / "spool", MANIFEST) as spool:
+        done = measure(prompts, engines, settings, spool, master_seed=1, manifest_sha256=MANIFEST)
+        rows = spool.records()
+
+    assert (done.written, done.failed) == (6, 3)
+    assert all(
+        ("propose: RuntimeError: broken" in (row.error or "")) == (row.arm == "block")
+        for row in rows
+    )
