@@ -31,8 +31,9 @@ def audit_command(
     draft: Annotated[
         str | None,
         typer.Option(
-            help="Draft the rows were made with: self-int4, early-exit:K, prompt-lookup or a "
-            "model. Sampled rows that record drafted tokens stay undecided without it."
+            help="Draft the rows were made with: self-int4, self-int8, early-exit:K, "
+            "prompt-lookup, suffix, cascade:BOTTOM,MIDDLE or a model. Sampled rows that record "
+            "drafted tokens stay undecided without it."
         ),
     ] = None,
     alpha: Annotated[

@@ -43,7 +43,10 @@ def generate_command(
     ] = DEFAULT_TARGET,
     draft: Annotated[
         str,
-        typer.Option(help="self-int4, self-int8, early-exit:K, prompt-lookup, a model, or none."),
+        typer.Option(
+            help="self-int4, self-int8, early-exit:K, prompt-lookup, suffix, suffix:shared, "
+            "cascade:BOTTOM,MIDDLE, a model, or none."
+        ),
     ] = "self-int4",
     verification: Annotated[
         str, typer.Option(help="Verification rule: token, block, greedy-block or match.")

@@ -148,6 +148,8 @@ class Engine:
             ConfigError, PromptTooLongError: before any compute, naming the prompt.
             NumericalError: the target produced NaN or infinity.
             OutOfMemoryError: one request alone does not fit in memory.
+            EngineError: the drafter failed, and what it drew can be neither kept nor dropped (see
+                `specdecode.decoding.faults`).
         """
         started = time.perf_counter()
 

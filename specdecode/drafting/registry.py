@@ -1,5 +1,7 @@
 """From a draft spec to a drafter. A new kind of drafter is one file and one line here.
 
+One that is made from the target has its line in `specdecode.models.source.is_derived`, too.
+
 | spec | drafter |
 |---|---|
 | `self-int4`, `self-int8` | the target with quantised weights, over the target's own cache |

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from specdecode.drafting import make_drafter
 from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.drafting.prompt_lookup import PromptLookupDrafter
+from specdecode.drafting.registry import _COPYING, _QUANTISED
 from specdecode.errors import ModelMismatchError, ModelNotFoundError
 from specdecode.models import KVCache, load_model
+from specdecode.models.source import is_derived
 from tests.tiny_models import WORDS, write_tiny_model
 
 CPU = torch.device("cpu")
@@ -140,3 +142,8 @@ def test_quantising_a_model_without_linear_layers_is_refused(tmp_path):
 def test_a_draft_that_is_not_there_is_named(model):
     with pytest.raises(ModelNotFoundError, match="no/such/draft"):
         make_drafter("no/such/draft", model)
+
+
+@pytest.mark.parametrize("spec", [*_QUANTISED, *_COPYING])
+def test_a_draft_that_is_no_model_source_is_not_looked_for_as_one(spec):
+    assert is_derived(spec)
