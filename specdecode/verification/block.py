@@ -119,19 +119,7 @@ def block_verification(
     for one-hot drafts and for a one-hot target (temperature 0), so there is nothing to gain there.
     Needs the full draft law at every position.
 
-    Args:
-        draft_tokens: int64 [B, G]; anything beyond a row's length.
-        draft_probs: float [B, G, V], the law each draft token was drawn from.
-        target_probs: float [B, G + 1, V], the target law after 0..G draft tokens.
-        coins: ``accept`` [B, G] judges, ``resample`` [B] draws the next token.
-        lengths: int64 [B], real draft lengths; None means G.
-        validate: False skips all checks.
-
-    Returns:
-        Tokens kept and next token per row.
-
-    Raises:
-        ValueError: malformed input; the message names tensor, row and position.
+    Arguments, result and errors: see ``VerificationRule``.
     """
     block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
     if draft_tokens.device.type == "cpu":

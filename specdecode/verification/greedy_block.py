@@ -84,20 +84,8 @@ def greedy_block_verification(
     many iterations it keeps fewer tokens than ``block_verification``, because the modified target
     lies further from the draft; it is here as the upper bound per iteration.
 
-    Args:
-        draft_tokens: int64 [B, G]; anything beyond a row's length.
-        draft_probs: float [B, G, V], the law each draft token was drawn from.
-        target_probs: float [B, G + 1, V], the target law after 0..G draft tokens, modified where an
-            earlier block still asks for it.
-        coins: ``accept`` [B, G] judges, ``resample`` [B] draws the next token.
-        lengths: int64 [B], real draft lengths; None means G.
-        validate: False skips all checks.
-
-    Returns:
-        Tokens kept and next token per row.
-
-    Raises:
-        ValueError: malformed input; the message names tensor, row and position.
+    Arguments, result and errors: see ``VerificationRule``; ``target_probs`` is modified where an
+    earlier block still asks for it.
     """
     block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
     plan = greedy_block_acceptance(block)

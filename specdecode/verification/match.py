@@ -35,19 +35,7 @@ def sample_and_match(
     last draft token) the token ids equal those of plain decoding with the same coins, whatever the
     draft.
 
-    Args:
-        draft_tokens: int64 [B, G]; anything beyond a row's length.
-        draft_probs: float [B, G, V]; checked like any rule's, otherwise unused.
-        target_probs: float [B, G + 1, V], the target law after 0..G draft tokens.
-        coins: ``accept`` [B, G] draws y_1..y_γ, ``resample`` [B] the bonus token.
-        lengths: int64 [B], real draft lengths; None means G.
-        validate: False skips all checks.
-
-    Returns:
-        Tokens kept and next token per row.
-
-    Raises:
-        ValueError: malformed input; the message names tensor, row and position.
+    Arguments, result and errors: see ``VerificationRule``; ``draft_probs`` is checked and not used.
     """
     block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
     B, G = block.draft_tokens.shape

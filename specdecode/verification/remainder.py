@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdecode.verification.resampling import fixed_order_sum
+from specdecode.verification.resampling import extend_ratio, fixed_order_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,8 @@ class Remainder:
 
         0 where the numerator is 0, whatever Q: a token the target excludes never passes.
         """
-        numerator = self.ratio * _of(self.target, token)
-        ratio = torch.where(numerator == 0, numerator, numerator / _of(self.draft, token))
-        return ratio.clamp(max=1)
+        p, q = _of(self.target, token), _of(self.draft, token)
+        return extend_ratio(self.ratio, p, q).clamp(max=1)
 
     def rejected(self, token: Tensor, real: Tensor, *, remove: bool = True) -> Remainder:
         """The state after child ``token`` and everything below it was rejected.

@@ -38,19 +38,7 @@ def token_verification(
     residual row, so it is the cheapest rule; ``block_verification`` keeps at least as many tokens
     on average.
 
-    Args:
-        draft_tokens: int64 [B, G]; anything beyond a row's length.
-        draft_probs: float [B, G, V], the law each draft token was drawn from.
-        target_probs: float [B, G + 1, V], the target law after 0..G draft tokens.
-        coins: ``accept`` [B, G] judges, ``resample`` [B] draws the next token.
-        lengths: int64 [B], real draft lengths; None means G.
-        validate: False skips all checks.
-
-    Returns:
-        Tokens kept and next token per row.
-
-    Raises:
-        ValueError: malformed input; the message names tensor, row and position.
+    Arguments, result and errors: see ``VerificationRule``.
     """
     block = prepare(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
     plan = token_acceptance(block)

@@ -89,7 +89,8 @@ class VerificationRule(Protocol):
             draft_probs: float [B, G, V], the law each draft token was really drawn from, after
                 temperature and every filter. A token chosen by argmax has a one-hot row.
             target_probs: float [B, G + 1, V], the target law after 0..G draft tokens.
-            coins: independent uniform draws.
+            coins: independent uniform draws; ``accept`` [B, G] judges, ``resample`` [B] draws the
+                next token.
             lengths: int64 [B], real draft lengths of padded rows, 0 to G; None means G for each.
                 With 0 the next token is a plain sample of target row 0.
             validate: False skips the checks of values and shapes, for callers that made the rows

@@ -50,11 +50,17 @@ def prepare(
     if lengths is None:
         lengths = torch.full((B,), G, dtype=torch.int64, device=draft_tokens.device)
     elif validate:
-        _refuse("lengths", (lengths < 0) | (lengths > G), lengths, f"a length is 0 to {G}")
+        refuse("lengths", (lengths < 0) | (lengths > G), lengths, f"a length is 0 to {G}")
     real = real_positions(lengths, G)
     if validate:
         V = target_probs.shape[-1]
-        _check_values(draft_tokens, coins, real, V)
+        refuse(
+            "draft_tokens",
+            real & ((draft_tokens < 0) | (draft_tokens >= V)),
+            draft_tokens,
+            f"a token id is 0 to {V - 1}; placeholders belong beyond the row's length",
+        )
+        check_coins(coins, real)
         check_rows("draft_probs", draft_probs, real)
         check_rows("target_probs", target_probs, real_positions(lengths + 1, G + 1))
     return DraftBlock(draft_tokens.masked_fill(~real, 0), draft_probs, target_probs, lengths)
@@ -136,31 +142,6 @@ def _check_shapes(
             )
 
 
-def _check_values(draft_tokens: Tensor, coins: Coins, real: Tensor, vocabulary: int) -> None:
-    outside = real & ((draft_tokens < 0) | (draft_tokens >= vocabulary))
-    _refuse(
-        "draft_tokens",
-        outside,
-        draft_tokens,
-        f"a token id is 0 to {vocabulary - 1}; placeholders belong beyond the row's length",
-    )
-    accept, resample = coins.accept, coins.resample
-    _refuse("coins.accept", real & ~((accept >= 0) & (accept < 1)), accept, "a coin is in [0, 1)")
-    _refuse("coins.resample", ~((resample >= 0) & (resample < 1)), resample, "a coin is in [0, 1)")
-
-
-def _refuse(name: str, bad: Tensor, values: Tensor, rule: str) -> None:
-    if not bool(bad.any()):
-        return
-    where = bad.nonzero()[0].tolist()
-    place = f"row {where[0]}" + (f", position {where[1]}" if len(where) > 1 else "")
-    raise ConfigError(f"{name}, {place}: got {values[tuple(where)].item()}, but {rule}.")
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
 def check_tensors(anchor: str, device: torch.device, expected: list[Expected]) -> None:
     """Refuse tensors of the wrong shape, dtype or device.
 
@@ -202,4 +183,12 @@ def refuse(name: str, bad: Tensor, values: Tensor, rule: str) -> None:
     Raises:
         ConfigError: naming tensor, row and position.
     """
-    _refuse(name, bad, values, rule)
+    if not bool(bad.any()):
+        return
+    where = bad.nonzero()[0].tolist()
+    place = f"row {where[0]}" + (f", position {where[1]}" if len(where) > 1 else "")
+    raise ConfigError(f"{name}, {place}: got {values[tuple(where)].item()}, but {rule}.")
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
