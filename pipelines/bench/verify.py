@@ -70,7 +70,7 @@ def record(
     found: list[Laws] = []
     for index, prompt in enumerate(prompts):
         made.generate([prompt.ids], SamplingParams(max_tokens=48, seed=index, ignore_eos=True))
-        found += made.kept  # type: ignore[attr-defined]  # load returns the class it is called on
+        found += made.kept
         if len(found) >= blocks:
             return found[:blocks]
     return found

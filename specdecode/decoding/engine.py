@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from specdecode.decoding.calibration import measure_costs
 from specdecode.decoding.clock import now
 from specdecode.decoding.costs import CostTable, StepCosts
 from specdecode.decoding.faults import GuardedDrafter
+from specdecode.decoding.intake import make_requests
 from specdecode.decoding.lengths import Lengths
 from specdecode.decoding.loop import Batch, decode
 from specdecode.decoding.memory import cannot_fit, decode_what_fits, is_out_of_memory
 from specdecode.decoding.modification import CarriedModifications, refuse_silent_drafter
 from specdecode.decoding.params import SamplingParams
-from specdecode.decoding.prompts import Prompt, encode_prompt
+from specdecode.decoding.prompts import Prompt
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import GenerationResult, finished
 from specdecode.decoding.settings import ADAPTIVE, GREEDY_BLOCK, most_speculative_tokens
@@ -93,7 +94,7 @@ class Engine:
         device: str = "auto",
         dtype: str = "auto",
         costs: Mapping[int, StepCosts] | None = None,
-    ) -> Engine:
+    ) -> Self:
         """Load models and check that they fit together.
 
         Args:
@@ -157,7 +158,9 @@ class Engine:
             for _ in decode(self._batch(requests, trace=trace, started=started)):
                 pass
 
-        finished_ones = decode_what_fits(self._requests(prompts, params), run, self._say_halved)
+        finished_ones = decode_what_fits(
+            make_requests(self.target, prompts, params), run, self._say_halved
+        )
         return [self._result(r, trace=trace) for r in finished_ones]
 
     def stream(
@@ -168,7 +171,7 @@ class Engine:
         Raises:
             ConfigError: `n` is more than 1: replies would be mixed up.
         """
-        requests = self._requests([prompt], params)
+        requests = make_requests(self.target, [prompt], params)
         if len(requests) > 1:
             raise ConfigError(f"n={len(requests)}: a stream is one reply; call generate for more")
         request, started = requests[0], time.perf_counter()
@@ -181,51 +184,6 @@ class Engine:
             if is_out_of_memory(error):
                 raise cannot_fit(request) from error
             raise
-
-    def _requests(
-        self,
-        prompts: Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None,
-    ) -> list[Request]:
-        if isinstance(prompts, str) or not isinstance(prompts, Sequence):
-            raise ConfigError(f"prompts is {_kind(prompts)}: give a list of prompts")
-        if params is None or isinstance(params, SamplingParams):
-            each = [params or SamplingParams()] * len(prompts)
-        elif isinstance(params, Sequence) and all(isinstance(p, SamplingParams) for p in params):
-            each = list(params)
-        else:
-            raise ConfigError("params: give one SamplingParams, or a list with one for each prompt")
-        if len(each) != len(prompts):
-            raise ConfigError(f"{len(prompts)} prompts but {len(each)} sampling parameters")
-        return [
-            request
-            for index, (prompt, p) in enumerate(zip(prompts, each, strict=True))
-            for request in self._replies(prompt, p, f"prompt {index}")
-        ]
-
-    def _replies(self, prompt: Prompt, params: SamplingParams, where: str) -> list[Request]:
-        ids = encode_prompt(prompt, self.target, where)
-        if params.stop and self.target.tokenizer is None:
-            raise ConfigError(f"{where} has stop strings, but the target has no tokenizer")
-        outside = [i for i in params.logit_bias or {} if not 0 <= i < self.target.vocab_size]
-        if outside:
-            raise ConfigError(
-                f"{where}: logit_bias names token {outside[0]}, outside the vocabulary "
-                f"0..{self.target.vocab_size - 1}"
-            )
-        seed = secrets.randbits(63) if params.seed is None else params.seed
-        return [
-            Request(
-                prompt=ids,
-                params=params,
-                seed=seed,
-                eos_token_ids=self.target.eos_token_ids,
-                tokenizer=self.target.tokenizer,
-                limit=min(params.max_tokens, self.target.max_context - len(ids)),
-                sample_index=index,
-            )
-            for index in range(params.n)
-        ]
 
     def _batch(
         self,
@@ -302,7 +260,3 @@ class Engine:
 
     def _result(self, request: Request, *, trace: bool) -> GenerationResult:
         return finished(request, self.num_speculative_tokens, trace=trace)
-
-
-def _kind(value: object) -> str:
-    return "one text" if isinstance(value, str) else f"of type {type(value).__name__}"

@@ -31,6 +31,7 @@ from specdecode.drafting.base import empty_proposal
 from specdecode.errors import EngineError
 from specdecode.models.cache import KVCache
 from specdecode.verification import Coins
+from specdecode.verification.validation import real_positions
 
 ENDS_ANYWHERE = frozenset({"token", "block", "match"})
 """Rules that are lossless for a block whose length depends on the tokens in it."""
@@ -211,10 +212,7 @@ def checked(proposal: Proposal, wanted: list[int], vocab_size: int) -> Proposal:
         raise ValueError(f"lengths {lengths} for blocks of width {width} and {wanted} wanted")
     if width == 0:
         return proposal
-    real = (
-        torch.arange(width, device=tokens.device)
-        < torch.tensor(lengths, device=tokens.device)[:, None]
-    )
+    real = real_positions(torch.tensor(lengths, device=tokens.device), width)
     outside = (tokens < 0) | (tokens >= vocab_size)
     no_law = ~((probs.sum(-1) - 1).abs() < 1e-3)  # written so that NaN is wrong, too
     # One reading of the device for both; which of them it was is asked only if something is wrong.

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdecode.decoding.clock import now as _now
+from specdecode.decoding.clock import now
 from specdecode.decoding.coins import Purpose
 from specdecode.decoding.draft_sampling import DraftSampler
 from specdecode.decoding.faults import GuardedDrafter
@@ -94,14 +94,14 @@ def decode(batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
     yield _first_tokens(batch)
     while batch.requests:
         batch.step += 1
-        clock = [_now(batch.network.device)]
+        clock = [now(batch.network.device)]
         proposal = draft_block(batch)
-        clock.append(_now(batch.network.device))
+        clock.append(now(batch.network.device))
         target_laws = score_block(batch, proposal)
-        clock.append(_now(batch.network.device))
+        clock.append(now(batch.network.device))
         coins = _coins(batch, proposal.lengths, proposal.tokens.shape[1])
         outcome = verify_block(batch, proposal, target_laws, coins)
-        clock.append(_now(batch.network.device))
+        clock.append(now(batch.network.device))
         batch.lengths.learn(batch.requests, proposal.lengths, outcome.num_accepted.tolist())
         batch.seconds.draft += clock[1] - clock[0]
         batch.seconds.verify += clock[3] - clock[1]
@@ -189,7 +189,7 @@ def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
     laws = row_laws(logits, batch.requests, None, 0)[:, 0]
     coins = _coins(batch, [0] * len(batch.requests), 0)
     tokens = inverse_cdf(laws, coins.resample).tolist()
-    moment = _now(batch.network.device) - batch.started
+    moment = now(batch.network.device) - batch.started
     added: list[tuple[Request, list[int]]] = []
     for row, (request, token) in enumerate(zip(batch.requests, tokens, strict=True)):
         request.append([token])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdecode.errors import ModelNotFoundError
-from specdecode.models.source import resolve_source
+from specdecode.models.source import DRAFT_VOCABULARY, resolve_source
 
 _TOKENIZER_PREFIXES = (
     "tokenizer",
@@ -18,7 +18,7 @@ _TOKENIZER_PREFIXES = (
     "vocab.",
     "merges.txt",
 )
-_CONFIG_FILES = ("config.json", "generation_config.json", "draft_vocabulary.json")
+_CONFIG_FILES = ("config.json", "generation_config.json", DRAFT_VOCABULARY)
 
 
 @dataclass(frozen=True)

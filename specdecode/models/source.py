@@ -19,6 +19,8 @@ from specdecode.errors import ConfigError, MissingPrerequisiteError, ModelNotFou
 
 Kind = Literal["folder", "gguf"]
 
+DRAFT_VOCABULARY = "draft_vocabulary.json"
+
 # What defines a model folder's behaviour. Anything else in it (README, licence) does not.
 MODEL_FILE_PATTERNS = (
     "*.safetensors",
@@ -31,9 +33,8 @@ MODEL_FILE_PATTERNS = (
     "vocab.*",
     "merges.txt",
     "chat_template*",
-    "draft_vocabulary.json",
+    DRAFT_VOCABULARY,
 )
-
 
 EARLY_EXIT = "early-exit:"
 CASCADE = "cascade:"

@@ -22,8 +22,7 @@ from specdecode.errors import ModelMismatchError
 from specdecode.models.cache import KVCache
 from specdecode.models.load import LoadedModel
 from specdecode.models.network import CausalNetwork
-
-DRAFT_VOCABULARY = "draft_vocabulary.json"
+from specdecode.models.source import DRAFT_VOCABULARY
 
 
 class SubVocabularyNetwork:

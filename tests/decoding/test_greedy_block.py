@@ -10,6 +10,7 @@ import torch
 from specdecode import Engine, SamplingParams
 from specdecode.decoding import modification
 from specdecode.decoding.costs import CostTable, StepCosts
+from specdecode.decoding.intake import make_requests
 from specdecode.decoding.modification import CarriedModifications, Modification, verify_modified
 from specdecode.drafting import Proposal
 from specdecode.drafting.draft_model import ModelDrafter
@@ -152,10 +153,9 @@ def test_what_is_left_counts_down_by_the_tokens_emitted():
 
 
 def test_a_drafter_that_falls_silent_while_positions_are_left_is_an_error():
-    target, draft = pair()
+    target, _ = pair()
     carried = CarriedModifications()
-    engine = Engine(ToyModel(target, vocab_size=2), SelfDrafter("self", draft), "greedy-block", 4)
-    request = engine._requests([PROMPT], None)[0]
+    (request,) = make_requests(ToyModel(target, vocab_size=2), [PROMPT], None)
     carried._of[request] = [Modification(1.2, 3)]
     proposal = Proposal(torch.tensor([[0]]), torch.full((1, 1, 2), 0.5), [1])
     coins = Coins(torch.tensor([[0.5]]), torch.tensor([0.5]))
