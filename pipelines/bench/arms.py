@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from specdecode import Engine, SamplingParams
+from specdecode.errors import EngineError
 from specdecode.models import LoadedModel
 
 
@@ -55,13 +56,19 @@ class EngineArm:
         self.name, self.engine = name, engine
 
     def run(self, prompt: list[int], tokens: int, temperature: float, seed: int) -> Outcome:
-        """See `Arm.run`."""
+        """See `Arm.run`.
+
+        Raises:
+            EngineError: the drafter failed, so that the time is that of plain decoding.
+        """
         params = SamplingParams(
             max_tokens=tokens, temperature=temperature, seed=seed, ignore_eos=True
         )
         started = time.perf_counter()
         result = self.engine.generate([prompt], params)[0]
         seconds = time.perf_counter() - started
+        if result.draft_failure is not None:
+            raise EngineError(f"arm '{self.name}': the drafter failed ({result.draft_failure})")
         acceptance = result.acceptance
         return Outcome(
             tokens=len(result.token_ids),

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
+from pipelines.bench.passes import pass_seconds
 from pipelines.bench.turns import BenchPrompt, Row
 from specdecode import Engine, SamplingParams
-from specdecode.models import KVCache, LoadedModel
+from specdecode.models import LoadedModel
 from specdecode.models.network import CausalNetwork
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 GAMMAS = (1, 2, 4, 6, 8, 12)
 _DEPTH = 64  # position at which passes are timed
+_REPEATS = 7
 
 
 def growth(
@@ -38,7 +36,7 @@ def growth(
     drafting = Engine.load(target, draft).drafter
     network: CausalNetwork = drafting.network  # type: ignore[union-attr]  # a self-draft has one
     for batch in BATCHES:
-        plain = _run(Engine.load(target), prompts[:batch], tokens)
+        _run(Engine.load(target), prompts[:batch], tokens)  # the first batch of a size allocates
         target_s = _pass(target.network, batch, 1)
         draft_s = _pass(network, batch, 1)
         for gamma in GAMMAS:
@@ -88,17 +86,8 @@ def _run(engine: Engine, prompts: Sequence[BenchPrompt], tokens: int) -> dict[st
     }
 
 
-def _pass(network: CausalNetwork, batch: int, width: int, repeats: int = 7) -> float:
-    """Median seconds of a pass over `width` tokens a row."""
-    cache = KVCache(batch, _DEPTH + width)
-    network.forward(torch.full((batch, _DEPTH), 5), [0] * batch, cache, select=[[0]] * batch)
-    tokens, starts = torch.full((batch, width), 7), [_DEPTH] * batch
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        network.forward(tokens, starts, cache)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+def _pass(network: CausalNetwork, batch: int, width: int) -> float:
+    return pass_seconds(network, batch=batch, width=width, depth=_DEPTH, repeats=_REPEATS)
 
 
 def _series(alpha: float, gamma: int) -> float:

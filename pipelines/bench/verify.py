@@ -8,7 +8,6 @@ laws laid side by side, so that the overlap of draft and target stays what it wa
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,13 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from pipelines.bench.passes import pass_seconds
 from pipelines.bench.turns import BenchPrompt, Row, as_ratio
 from specdecode import Engine, SamplingParams
+from specdecode.decoding.clock import now
 from specdecode.decoding.loop import Batch
 from specdecode.errors import ConfigError
-from specdecode.models import KVCache, LoadedModel
+from specdecode.models import LoadedModel
 from specdecode.statistics.bootstrap import paired_ratio_interval
 from specdecode.verification import RULES, Coins, Verification
 
@@ -90,6 +91,9 @@ def verify(
 
     Returns:
         the `verify` part of the report, and its rows.
+
+    Raises:
+        ConfigError: no full block was recorded, or too few calls were timed.
     """
     recorded = record(target, draft, prompts, blocks)
     if not recorded:
@@ -101,7 +105,7 @@ def verify(
         for gamma in GAMMAS
         for row in _time(_laid_out(recorded, vocabulary, batch, gamma), repeats)
     ]
-    step_ms = 1e3 * _one_token_pass(target)
+    step_ms = 1e3 * pass_seconds(target.network, batch=1, width=1, depth=100, repeats=40)
     small = [r for r in rows if r["vocabulary"] == target.vocab_size and r["batch"] == 1]
     cases = [
         _case([r for r in rows if (r["vocabulary"], r["batch"], r["gamma"]) == key])
@@ -153,21 +157,21 @@ def _widened(laws: Tensor, vocabulary: int) -> Tensor:
 def _time(batches: list[Laws], repeats: int) -> list[Row]:
     generator = torch.Generator().manual_seed(_SEED)
     B, G = batches[0].tokens.shape
-    V = batches[0].target.shape[-1]
+    V, device = batches[0].target.shape[-1], batches[0].target.device
     if B * V > 10**6:
         repeats = max(4, repeats // 5)
     rows: list[Row] = []
     for repeat in range(repeats + 1):
         laws = batches[repeat % len(batches)]
         coins = Coins(
-            torch.rand(B, G, generator=generator, dtype=torch.float64),
-            torch.rand(B, generator=generator, dtype=torch.float64),
+            torch.rand(B, G, generator=generator, dtype=torch.float64).to(device),
+            torch.rand(B, generator=generator, dtype=torch.float64).to(device),
         )
         row: Row = {"section": "verify", "vocabulary": V, "batch": B, "gamma": G}
         for name in NAMES if repeat % 2 else NAMES[::-1]:
-            started = time.perf_counter()
+            started = now(device)
             RULES[name](laws.tokens, laws.draft, laws.target, coins, validate=False)
-            row[f"{name}_ms"] = 1e3 * (time.perf_counter() - started)
+            row[f"{name}_ms"] = 1e3 * (now(device) - started)
         if repeat:  # the first call pages memory in
             rows.append(row)
     for name in NAMES:
@@ -210,15 +214,3 @@ def _ratio(rows: list[Row], *, by_case: bool = False) -> Row:
     if interval is None:
         raise ConfigError("too few timed calls for an interval: raise repeats")
     return as_ratio(interval)
-
-
-def _one_token_pass(target: LoadedModel) -> float:
-    """Median seconds of the target's pass over one token, 100 tokens into a reply."""
-    cache = KVCache(1, 128)
-    target.network.forward(torch.arange(100)[None] + 5, [0], cache)
-    times = []
-    for _ in range(40):
-        started = time.perf_counter()
-        target.network.forward(torch.tensor([[7]]), [100], cache)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
