@@ -12,7 +12,6 @@ Coins count as independent here. That they are is shown in test_parameter_table.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -22,31 +21,9 @@ from specdecode.decoding import draft_sampling, engine, loop, request
 from specdecode.decoding.distributions import distributions
 from specdecode.verification import Verification
 from specdecode.verification.exact_kernel import kernel_rule
+from tests.paths import Path
 
 _SCALE = 2**20  # a path's number divided by this is its "coin"
-
-
-@dataclass
-class Path:
-    """One way through a run: choices to make, then choices made by default."""
-
-    script: tuple[int, ...]
-    taken: list[int] = field(default_factory=list)
-    weight: float = 1.0
-    others: list[tuple[int, ...]] = field(default_factory=list)
-
-    def choose(self, probabilities: list[float]) -> int:
-        """Take the scripted way, or the first possible one and remember the others."""
-        possible = [i for i, p in enumerate(probabilities) if p > 0]
-        depth = len(self.taken)
-        if depth < len(self.script):
-            choice = self.script[depth]
-        else:
-            choice, *rest = possible
-            self.others += [(*self.taken, other) for other in rest]
-        self.taken.append(choice)
-        self.weight *= probabilities[choice] / sum(probabilities)
-        return choice
 
 
 class Explorer:
@@ -138,8 +115,3 @@ def plain_law(network, prompt, params, ends=lambda reply: False) -> dict[tuple, 
             over = len(reply) == params.max_tokens or ends(reply)
             (done if over else law)[reply] = weight
     return done
-
-
-def distance(one: dict[tuple, float], other: dict[tuple, float]) -> float:
-    """Total variation."""
-    return sum(abs(one.get(k, 0.0) - other.get(k, 0.0)) for k in one.keys() | other.keys()) / 2

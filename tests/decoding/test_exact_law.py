@@ -14,8 +14,9 @@ import torch
 from specdecode import Engine, SamplingParams
 from specdecode.drafting import Proposal
 from specdecode.drafting.self_draft import SelfDrafter
+from specdecode.verification.exact import total_variation
 from tests.decoding.drafters import ChokesOnToken, toy_drafters
-from tests.decoding.reply_laws import Explorer, distance, plain_law
+from tests.decoding.reply_laws import Explorer, plain_law
 from tests.decoding.toys import TableNetwork, ToyModel, V
 
 PROMPT = [0, 1, 2, 0, 1]
@@ -53,7 +54,7 @@ def test_the_law_of_replies_is_plain_decodings(monkeypatch, drafter, rule, cell)
     law = exact(monkeypatch, DRAFTERS[drafter](), rule, params)
 
     assert sum(law.values()) == pytest.approx(1, abs=1e-12)
-    assert distance(law, plain_law(network(1), PROMPT, params)) <= 1e-12
+    assert total_variation(law, plain_law(network(1), PROMPT, params)) <= 1e-12
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -64,7 +65,7 @@ def test_replies_that_end_early_have_their_law_too(monkeypatch, rule):
 
     plain = plain_law(network(1), PROMPT, params, ends=lambda reply: reply[-1] == 2)
     assert {len(reply) for reply in law} == {1, 2, 3, 4}
-    assert distance(law, plain) <= 1e-12
+    assert total_variation(law, plain) <= 1e-12
 
 
 @pytest.mark.parametrize("token", range(V))
@@ -74,7 +75,7 @@ def test_a_failure_that_depends_on_drawn_tokens_leaves_the_law(monkeypatch, rule
 
     law = exact(monkeypatch, ChokesOnToken(token), rule, params, together=1)
 
-    assert distance(law, plain_law(network(1), PROMPT, params)) <= 1e-12
+    assert total_variation(law, plain_law(network(1), PROMPT, params)) <= 1e-12
 
 
 # Planted faults: what this method can see.
@@ -127,4 +128,4 @@ def test_a_planted_fault_is_seen(monkeypatch, rule, fault):
 
     law = exact(monkeypatch, FAULTS[fault](), rule, params, together=together)
 
-    assert distance(law, plain_law(network(1), PROMPT, params)) > 1e-3
+    assert total_variation(law, plain_law(network(1), PROMPT, params)) > 1e-3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 
 from specdecode.verification import Coins
+from specdecode.verification.types import DraftBlock
+from tests.paths import Path
 
 
 class MostLikely:
@@ -25,39 +25,6 @@ class MostLikely:
     def coins(self, width):
         rows = self.rows
         return Coins(torch.full((rows, width), 0.5).double(), torch.full((rows,), 0.5).double())
-
-
-class Path:
-    """One way through a program of random choices; `every_path` walks all of them.
-
-    A choice names its alternatives with their probabilities; the path goes where it was told, and
-    afterwards knows the probability of having gone there.
-    """
-
-    def __init__(self, told: list[int]) -> None:
-        self._told, self.choices, self.probability = told, list[tuple[int, int]](), 1.0
-
-    def choose(self, probabilities: list[float]) -> int:
-        possible = [i for i, p in enumerate(probabilities) if p > 0]
-        at = len(self.choices)
-        pick = self._told[at] if at < len(self._told) else 0
-        self.choices.append((pick, len(possible)))
-        self.probability *= probabilities[possible[pick]]
-        return possible[pick]
-
-
-def every_path() -> Iterator[Path]:
-    """Yields a path at a time; whoever runs the program makes its choices before the next."""
-    told: list[int] | None = []
-    while told is not None:
-        path = Path(told)
-        yield path
-        told = None
-        for at in reversed(range(len(path.choices))):
-            pick, count = path.choices[at]
-            if pick + 1 < count:
-                told = [p for p, _ in path.choices[:at]] + [pick + 1]
-                break
 
 
 class Enumerated:
@@ -81,7 +48,6 @@ class Enumerated:
 
     def rule(self, rule, find_cells):
         """`rule`, called once with a coin out of every cell within which nothing changes."""
-        from specdecode.verification.types import DraftBlock
 
         def judge(tokens, draft_laws, target_laws, coins, lengths, *, validate):
             length = int(lengths[0])
