@@ -10,8 +10,11 @@ from specdecode import Engine, SamplingParams
 from specdecode.cli.comparison import compare_replies, first_difference
 from specdecode.cli.generate import _judge
 from specdecode.cli.target import find_target
+from specdecode.drafting.registry import _COPYING, _QUANTISED
 from specdecode.errors import ModelNotFoundError
 from specdecode.models import load_model
+from specdecode.models.source import CASCADE, EARLY_EXIT
+from specdecode.verification import RULES
 
 TEXT = "the old brick house"
 
@@ -52,6 +55,14 @@ def test_the_draft_length_can_be_left_to_the_engine(generate):
     assert found["num_speculative_tokens"] == "adaptive"
     assert found["comparison"]["equal"] is True
     assert generate("--num-speculative-tokens", 3, "--json").document["num_speculative_tokens"] == 3
+
+
+def test_the_help_names_every_rule_and_every_drafter(specdecode):
+    text = specdecode("generate", "--help").out
+
+    assert [name for name in (*RULES, *_QUANTISED, *_COPYING) if name not in text] == []
+    assert CASCADE in text
+    assert EARLY_EXIT in text
 
 
 def test_logprobs_are_part_of_the_document(generate):
