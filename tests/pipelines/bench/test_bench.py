@@ -10,7 +10,10 @@ import torch
 
 from pipelines.bench import __main__ as program
 from pipelines.bench import alternatives, growth, table, verify
+from pipelines.bench.arms import EngineArm
 from pipelines.bench.inputs import bench_prompts, rounded_draft
+from specdecode import Engine
+from specdecode.errors import EngineError
 from specdecode.models import load_model
 from specdecode.workload.prompts import load_prompts
 from tests.e2e.tiny_model import write_tiny_model
@@ -45,6 +48,18 @@ def test_prompts_come_from_every_category_in_turn(tiny):
     assert len({p.name.rsplit("-", 2)[0] for p in prompts}) >= 14
     assert prompts == bench_prompts(target, 16)
     assert all(0 < len(p.ids) <= 400 for p in prompts)
+
+
+def test_an_arm_whose_drafter_failed_has_no_time(tiny, monkeypatch):
+    engine = Engine.load(tiny, "prompt-lookup")
+
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(engine.drafter, "propose", broken)
+
+    with pytest.raises(EngineError, match=r"arm 'copies': the drafter failed .*broken"):
+        EngineArm("copies", engine).run([5, 6, 7], 4, 0.0, 1)
 
 
 def test_blocks_of_a_larger_vocabulary_overlap_as_before():
