@@ -37,12 +37,17 @@ class CoinStream:
         prompt: the prompt's token ids.
         sample_index: which of the replies to this prompt and seed. Reply 0 of several draws what
             the only reply would.
+        before: batches that a drafter may remember (see `drafting.base.batches_before`).
     """
 
-    def __init__(self, seed: int, prompt: Sequence[int], sample_index: int = 0) -> None:
+    def __init__(
+        self, seed: int, prompt: Sequence[int], sample_index: int = 0, before: int = 0
+    ) -> None:
         message = np.asarray([seed, *prompt], dtype="<i8").tobytes()
         if sample_index:  # the marker is no multiple of 8 bytes: no prompt continues that way
             message += b"reply" + sample_index.to_bytes(8, "little")
+        if before:
+            message += b"after" + before.to_bytes(8, "little")
         digest = hashlib.sha256(message).digest()
         self._key = np.frombuffer(digest[:16], dtype="<u8")
 

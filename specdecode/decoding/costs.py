@@ -62,12 +62,18 @@ class CostTable:
 
     def __init__(self, gamma: int, given: Mapping[int, StepCosts] | None = None) -> None:
         self._gamma, self._is_given = gamma, given is not None
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(
+                f"costs are of type {type(given).__name__}: give StepCosts by batch size"
+            )
         self._known = dict(given or {})
         if self._is_given and not self._known:
             raise ConfigError("costs: the table is empty; give costs for batch size 1 at least")
         for size, costs in self._known.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ConfigError(f"costs: {size!r} is no batch size; give a whole number from 1")
+            if not isinstance(costs, StepCosts):
+                raise ConfigError(f"costs of batch size {size} are {costs!r}: give StepCosts")
             if len(costs.draft) <= gamma:
                 raise ConfigError(
                     f"costs of batch size {size} end at draft length {len(costs.draft) - 1}, "

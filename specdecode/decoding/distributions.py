@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from specdecode.decoding.params import SamplingParams
 from specdecode.errors import ConfigError
@@ -36,7 +35,8 @@ def distributions(
 
     Returns:
         float32 `[R, V]` (float64 for float64 logits), each row a probability law. Temperature 0
-        gives one-hot rows; of equal logits the lowest token id wins.
+        gives one-hot rows; of equal logits the lowest token id wins. A row in which parameters
+        overflowed holds NaN.
 
     Raises:
         ConfigError: penalties without contexts, or a bias for a token outside the vocabulary.
@@ -54,7 +54,10 @@ def distributions(
             ]
         )
     if params.is_greedy:
-        return one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
+        best = scores.argmax(-1, keepdim=True)
+        # Biases or penalties that overflow leave no most likely token, and no law to draw from.
+        sure = torch.where(scores.gather(-1, best).isfinite(), 1.0, torch.nan).to(scores.dtype)
+        return torch.zeros_like(scores).scatter_(-1, best, sure)
     if params.temperature != 1:
         scores = scores / params.temperature
     if 0 < params.top_k < scores.shape[-1]:

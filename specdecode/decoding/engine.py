@@ -55,7 +55,7 @@ class Engine:
         costs: None drafts γ tokens in every step; a table chooses for every step, up to γ.
 
     Raises:
-        ConfigError: a rule that the drafter cannot serve.
+        ConfigError: an unknown rule or one that the drafter cannot serve, or γ out of range.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Engine:
         num_speculative_tokens: int,
         costs: CostTable | None = None,
     ) -> None:
+        most_speculative_tokens(verification, 1 if drafter is None else num_speculative_tokens)
         if drafter is not None and verification == GREEDY_BLOCK:
             refuse_silent_drafter(drafter)
         self.target = target
@@ -73,6 +74,7 @@ class Engine:
         self.verification = verification
         self.num_speculative_tokens = num_speculative_tokens if drafter is not None else 0
         self._warned: set[str] = set()
+        self._in_use: GuardedDrafter | None = None  # the drafter, for the batch begun last
         self._costs = costs if drafter is not None else None
 
     @property
@@ -155,7 +157,7 @@ class Engine:
         started = time.perf_counter()
 
         def run(requests: list[Request]) -> None:
-            for _ in decode(self._batch(requests, trace=trace, started=started)):
+            for _ in self._decode(self._batch(requests, trace=trace, started=started)):
                 pass
 
         finished_ones = decode_what_fits(
@@ -169,14 +171,15 @@ class Engine:
         """Decode one prompt and hand out tokens as they come; arguments as in `generate`.
 
         Raises:
-            ConfigError: `n` is more than 1: replies would be mixed up.
+            ConfigError: `n` is more than 1: replies would be mixed up. Or the stream goes on after
+                another call of this engine has begun and taken over its drafter.
         """
         requests = make_requests(self.target, [prompt], params)
         if len(requests) > 1:
             raise ConfigError(f"n={len(requests)}: a stream is one reply; call generate for more")
         request, started = requests[0], time.perf_counter()
         try:
-            for added in decode(self._batch([request], trace=trace, started=started)):
+            for added in self._decode(self._batch([request], trace=trace, started=started)):
                 done = request.finish_reason is not None
                 result = self._result(request, trace=trace) if done else None
                 yield StepEvent(tuple(added[0][1]), result)
@@ -184,6 +187,21 @@ class Engine:
             if is_out_of_memory(error):
                 raise cannot_fit(request) from error
             raise
+
+    def _decode(self, batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
+        """`decode`, as long as no later batch has taken the drafter over.
+
+        The drafter's state is then the other batch's, and with a self-draft so is the target's
+        cache: drafts for this one would be written over tokens of that one.
+        """
+        for added in decode(batch):
+            yield added
+            if batch.requests and batch.drafter is not self._in_use:
+                raise ConfigError(
+                    "another call of this engine began before this one had ended, and took over "
+                    "the draft: read a stream to its end first, or load an engine for each (they "
+                    "can share one target)"
+                )
 
     def _batch(
         self,
@@ -230,13 +248,14 @@ class Engine:
         if self.drafter is None:
             return None
         network = self.target.network
-        return GuardedDrafter(
+        self._in_use = GuardedDrafter(
             self.drafter,
             self.verification,
             network.vocab_size,
             network.device,
             self._say_failed,
         )
+        return self._in_use
 
     def _say_failed(self, reason: str) -> None:
         name = "" if self.drafter is None else self.drafter.name

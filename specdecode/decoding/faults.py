@@ -27,7 +27,7 @@ from torch import Tensor
 
 from specdecode.decoding.memory import is_out_of_memory
 from specdecode.drafting import Drafter, Proposal, Sampler
-from specdecode.drafting.base import empty_proposal
+from specdecode.drafting.base import batches_before, empty_proposal
 from specdecode.errors import EngineError
 from specdecode.models.cache import KVCache
 from specdecode.verification import Coins
@@ -65,6 +65,11 @@ class GuardedDrafter:
         self.failure: str | None = None
         self._drafter, self._vocab_size, self._device = drafter, vocab_size, device
         self._verification, self._on_failure = verification, on_failure
+
+    @property
+    def batches_before(self) -> int:
+        """See `specdecode.drafting.base.batches_before`."""
+        return batches_before(self._drafter)
 
     def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
         """See `Drafter.begin`."""

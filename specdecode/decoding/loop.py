@@ -82,6 +82,11 @@ class Batch:
             capacity += PREFILL_CHUNK
         self.cache = KVCache(len(self.shared.prompts), capacity)
         if self.drafter is not None:
+            # A remembered reply tells the coins it was drawn with: they must not judge again. Where
+            # they depend on the position alone, no draft has a say in what comes out.
+            if not self.by_position and self.drafter.batches_before:
+                for request in self.requests:
+                    request.draw_anew(self.drafter.batches_before)
             self.drafter.begin(len(self.requests), capacity, self.cache)
 
 

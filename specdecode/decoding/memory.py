@@ -37,7 +37,8 @@ def decode_what_fits(
     and step, not by its batch, so it gives the reply that an undisturbed run would have given, and
     which requests are cut off selects nothing. Those that had finished are kept. (An adaptive draft
     length depends on the batch size and with it the token ids; memory runs out by the size of
-    batches and caches, hardly by what was drawn.)
+    batches and caches, hardly by what was drawn. A drafter that remembers may have seen what was
+    cut off; the reply is then drawn with other coins, see `drafting.base.batches_before`.)
 
     Args:
         requests: not yet started.

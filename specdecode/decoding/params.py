@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -68,6 +69,15 @@ class SamplingParams(BaseModel):
             raise ConfigError(
                 f"sampling parameter '{name}': {first['msg']} (got {first['input']!r})"
             ) from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some parameters changed, checked like new ones.
+
+        Raises:
+            ConfigError: naming the parameter and the allowed range.
+        """
+        del deep  # values are copied whenever they are checked
+        return type(self)(**{**self.model_dump(exclude_unset=True), **(update or {})})
 
     @field_validator("stop", mode="before")
     @classmethod

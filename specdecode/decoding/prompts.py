@@ -46,7 +46,8 @@ def encode_prompt(prompt: Prompt, model: LoadedModel, where: str = "the prompt")
 def _token_ids(prompt: Prompt, model: LoadedModel, where: str) -> list[int]:
     if isinstance(prompt, str):
         return _encoded(prompt, model, where, add_special_tokens=True)
-    if not isinstance(prompt, Sequence):
+    # Bytes are a sequence of whole numbers, too, and these would pass for token ids.
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
         raise ConfigError(
             f"{where} is of type {type(prompt).__name__}: a prompt is a text, a list of token ids "
             "or a list of chat messages, and several prompts are a list of those"

@@ -74,6 +74,10 @@ class Request:
     def __post_init__(self) -> None:
         self.coins = CoinStream(self.seed, self.prompt, self.sample_index)
 
+    def draw_anew(self, before: int) -> None:
+        """Take coins of its own for a drafter that remembers `before` batches; not once begun."""
+        self.coins = CoinStream(self.seed, self.prompt, self.sample_index, before)
+
     def restarted(self) -> Request:
         """The same request before its first token."""
         return Request(

@@ -21,7 +21,7 @@ def most_speculative_tokens(verification: str, num_speculative_tokens: int | str
     Raises:
         ConfigError: an unknown rule or a number out of range.
     """
-    if verification not in RULES:
+    if not isinstance(verification, str) or verification not in RULES:
         raise ConfigError(
             f"unknown verification '{verification}': use token, block, greedy-block or match"
         )

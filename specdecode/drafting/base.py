@@ -157,6 +157,16 @@ class ScoringDrafter(Drafter, Protocol):
         ...
 
 
+def batches_before(drafter: Drafter) -> int:
+    """How many batches came before the next one, for a drafter that remembers; 0 for others.
+
+    Remembered replies depend on the coins they were drawn with. To decode the same prompt and seed
+    with the same coins again, and a draft that depends on them, would bias the reply. So a drafter
+    that remembers says how often it began, and every batch gets coins of its own.
+    """
+    return int(getattr(drafter, "batches_before", 0))
+
+
 def empty_proposal(batch: int, vocab_size: int, device: torch.device) -> Proposal:
     """A proposal of nothing: the step becomes plain decoding."""
     return Proposal(

@@ -16,7 +16,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdecode.drafting.base import Drafter, Proposal, Sampler, ScoringDrafter, empty_proposal
+from specdecode.drafting.base import (
+    Drafter,
+    Proposal,
+    Sampler,
+    ScoringDrafter,
+    batches_before,
+    empty_proposal,
+)
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.models.cache import KVCache
 from specdecode.verification import VerificationRule, block_verification
@@ -47,6 +54,11 @@ class CascadeDrafter:
         # A middle over the target's cache leaves there what a bottom over it needs. One with its
         # own cache does not, so that bottom reads the block's tokens itself.
         self._bottom_alone = isinstance(bottom, SelfDrafter) and not isinstance(middle, SelfDrafter)
+
+    @property
+    def batches_before(self) -> int:
+        """Those of the drafter that remembers, if one does (see `base.batches_before`)."""
+        return max(batches_before(self.bottom), batches_before(self.middle))
 
     def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
         """See `Drafter.begin`."""

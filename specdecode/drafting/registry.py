@@ -62,6 +62,11 @@ def make_drafter(spec: str | Path, target: LoadedModel) -> Drafter:
         ModelNotFoundError: a draft model that is not there.
         ModelMismatchError: a draft model that speaks another vocabulary.
     """
+    if not isinstance(spec, str | Path):
+        raise ConfigError(
+            f"draft is of type {type(spec).__name__}: give a spec such as 'self-int4', or a model "
+            "folder"
+        )
     spec = str(spec)
     if spec in _QUANTISED:
         return SelfDrafter(spec, target.build_network(*_QUANTISED[spec]))
@@ -162,7 +167,7 @@ def _is_deeper(verifying: str, below: str, target: LoadedModel) -> bool:
 def _exit_layer(spec: str, target: LoadedModel) -> int:
     depth = int(target.config.num_hidden_layers)
     text = spec.removeprefix(EARLY_EXIT)
-    if not text.isdigit() or not 1 <= int(text) < depth:
+    if not text.isdecimal() or not 1 <= int(text) < depth:
         raise ConfigError(
             f"draft '{spec}': write early-exit:K with K from 1 to {depth - 1} "
             f"(the target has {depth} layers)"

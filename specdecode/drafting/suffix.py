@@ -34,7 +34,12 @@ class SuffixDrafter:
         shortest: shortest match that counts.
         remember: tokens of earlier replies, of any request, that are searched, too. With 0 a row
             sees nothing but itself. With more, replies of one user show in the timing of another's,
-            and a seed no longer fixes a sampled reply (its law stays the target's).
+            and a seed no longer fixes a sampled reply: it depends on the replies remembered, and
+            its coins on the number of batches before (else a repeated seed would meet drafts made
+            with its own coins, which biases the reply). Its law stays the target's.
+
+    Attributes:
+        batches_before: batches begun so far, if any are remembered (see `base.batches_before`).
     """
 
     def __init__(
@@ -51,10 +56,13 @@ class SuffixDrafter:
         self._factor, self._shortest = factor, shortest
         self._rows: list[_Row] = []
         self._earlier = EarlierReplies(remember)
+        self._remembers = remember > 0
+        self.batches_before = 0
 
     def begin(self, batch: int, capacity: int, target_cache: KVCache) -> None:
         """Forget the rows; their replies are searched from now on, if any are remembered."""
         del capacity, target_cache
+        self.batches_before += self._remembers
         self._earlier.add([row.reply() for row in self._rows])
         self._rows = [_Row() for _ in range(batch)]
 

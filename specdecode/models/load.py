@@ -137,7 +137,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ConfigError(f"unknown device '{name}': use auto, cpu or cuda[:index]") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
