@@ -18,7 +18,8 @@ CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 def commands(page: str) -> list[list[str]]:
     """`specdecode` commands of a page's console blocks, comments removed."""
-    blocks = CONSOLE.findall((ROOT / page).read_text(encoding="utf-8"))
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = CONSOLE.findall(text)
     lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
     return [line[1:] for line in lines if line and line[0] == "specdecode"]
 
