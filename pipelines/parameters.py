@@ -62,7 +62,8 @@ class Draft(_Section):
 class Sampling(_Section):
     """A named way to sample. The fields are those of `SamplingParams`, which would load torch.
 
-    Without `seed`: that of each request is derived from seeds.sampling.
+    Without `seed`, which is derived for each request from seeds.sampling, and without `n`: an arm
+    gives one reply to a prompt.
     """
 
     name: Annotated[str, Field(pattern=r"^[^/]+$", description="a name without '/'")]
@@ -77,7 +78,7 @@ class Sampling(_Section):
     logit_bias: dict[int, Finite] | None = None
     stop: Text | list[Text] = []
     ignore_eos: bool = False
-    logprobs: Annotated[int, Field(ge=0, le=0)] = 0
+    logprobs: Annotated[int, Field(ge=0, le=20)] = 0
 
     @field_validator("temperature")
     @classmethod

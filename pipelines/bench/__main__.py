@@ -55,7 +55,7 @@ def main() -> int:
         drafts = {"draft model, 11 levels": str(rough.path), **dict(zip(same, same, strict=True))}
         sections: dict[str, Callable[[], Section]] = {
             "decode": lambda: decode(
-                target, close, prompts[: 3 if few else 24], tokens=16 if few else 48, gamma=GAMMA
+                target, close, prompts[: 3 if few else 20], tokens=16 if few else 48, gamma=GAMMA
             ),
             "verify": lambda: verify(
                 target,
@@ -65,7 +65,7 @@ def main() -> int:
                 repeats=10 if few else 60,
             ),
             "block_efficiency": lambda: table(
-                target, drafts, prompts[: 3 if few else 10], 16 if few else 48
+                target, drafts, prompts[: 3 if few else 12], 16 if few else 40
             ),
             "growth": lambda: growth(target, "self-int4", prompts, 8 if few else 24),
             "alternatives": lambda: alternatives(
@@ -79,12 +79,15 @@ def main() -> int:
             "target": {"source": options.target, "weights_sha256": target.fingerprint.weights},
         }
         rows: list[Row] = []
+        unfinished = options.report.with_suffix(".partial.json")
         for name, measure in sections.items():
             say(f"{name} …")
             report[name], found = measure()
             rows += found
+            _write(unfinished, {**report, "rows": rows})  # half an hour is not to be lost
     report["rows"] = rows
     _write(options.report, report)
+    unfinished.unlink()
     options.picture.parent.mkdir(parents=True, exist_ok=True)
     draw(report, options.picture)
     say(_summary(report))
@@ -113,7 +116,7 @@ def _summary(report: dict[str, Any]) -> str:
         "best drafter, over plain (T = 1)": decode_part["speculative_vs_plain"]["sampled"],
         "useless draft with length control, over plain": decode_part["useless_draft_vs_plain"],
         "time of block over token verification": verify_part["block_vs_token"],
-        "tokens a step, block over token, where it gains most": report["block_efficiency"][
+        "tokens a step, block over token (see the table)": report["block_efficiency"][
             "block_vs_token"
         ],
     }

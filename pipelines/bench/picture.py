@@ -96,16 +96,20 @@ def _efficiency(axis: Axes, cells: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(c["drafter"] for c in shown))
     colors = plt.get_cmap("tab10")
     for index, name in enumerate(names):
-        for temperature, style in ((0.6, ":"), (1.0, "-")):
-            mine = [c for c in shown if (c["drafter"], c["temperature"]) == (name, temperature)]
-            if mine:
-                axis.plot(
-                    [c["gamma"] for c in mine],
-                    [100 * (c["block_vs_token"]["ratio"] - 1) for c in mine],
-                    style,
-                    marker="o",
-                    color=colors(index),
-                    label=f"{name}, T {temperature:g}",
-                )
-    _plain_axes(axis, "Tokens a step: block over token verification", "γ", "% more")
+        mine = [c for c in shown if c["drafter"] == name]
+        ratios = [c["block_vs_token"] for c in mine]
+        axis.errorbar(
+            [c["gamma"] + 0.06 * index for c in mine],
+            [100 * (r["ratio"] - 1) for r in ratios],
+            yerr=[
+                [100 * (r["ratio"] - r["low"]) for r in ratios],
+                [100 * (r["high"] - r["ratio"]) for r in ratios],
+            ],
+            marker="o",
+            capsize=2,
+            color=colors(index),
+            label=name,
+        )
+    axis.axhline(0, color=INK, linewidth=0.8)
+    _plain_axes(axis, "Tokens a step, T 1: block over token verification", "γ", "% more")
     axis.legend(frameon=False, fontsize=8)

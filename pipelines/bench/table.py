@@ -23,7 +23,8 @@ from specdecode.statistics.bootstrap import paired_ratio_interval
 
 RULES = ("token", "block")
 GAMMAS = (1, 4, 8)
-TEMPERATURES = (0.0, 0.6, 1.0)
+TEMPERATURES = (0.0, 1.0)
+HEADLINE = (8, 1.0)  # γ and temperature, of the first draft; chosen before anything was measured
 _SEED = 11
 
 # Σ of block over token in percent, for the reader to set beside ours.
@@ -43,7 +44,7 @@ def table(
     Args:
         target: decoded by all.
         drafts: name in the table -> drafter spec.
-        prompts: the same for every cell.
+        prompts: the same for every cell; wall-clock uses the first third of them.
         tokens: length of each reply.
 
     Returns:
@@ -59,14 +60,19 @@ def table(
             }
             arms: list[Arm] = [EngineArm("plain", Engine.load(target))]
             arms += [EngineArm(rule, engine) for rule, engine in engines.items()]
-            found = take_turns(f"table {name} γ {gamma}", arms, prompts, TEMPERATURES, tokens)
+            timed = prompts[: max(2, len(prompts) // 3)]
+            found = take_turns(f"table {name} γ {gamma}", arms, timed, TEMPERATURES, tokens)
             for temperature in TEMPERATURES:
-                expected = _on_the_same_blocks(engines["block"], prompts, temperature, tokens)
+                # Where both rules are the same by theory, a few prompts are enough to see it.
+                several = prompts if _why(name, gamma, temperature, None) is None else timed
+                expected = _on_the_same_blocks(engines["block"], several, temperature, tokens)
                 cells.append(_cell(name, gamma, temperature, found, expected))
             rows += [{**row, "section": "table", "drafter": name, "gamma": gamma} for row in found]
         say(f"table: {name} done")
-    sampled = [c for c in cells if c["block_vs_token"] is not None]
-    headline = max(sampled, key=lambda c: c["block_vs_token"]["ratio"])
+    wanted = (next(iter(drafts)), *HEADLINE)
+    headline = next(
+        (c for c in cells if (c["drafter"], c["gamma"], c["temperature"]) == wanted), cells[-1]
+    )
     return {
         "block_vs_token": headline["block_vs_token"],
         "where": {k: headline[k] for k in ("drafter", "gamma", "temperature")},

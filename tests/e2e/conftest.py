@@ -10,7 +10,7 @@ from tests.e2e.tiny_model import write_tiny_model
 
 QUICK = {
     "target__source": "../tiny",
-    "decoding__max_tokens": 12,
+    "decoding__max_tokens": 40,  # long enough to be interrupted in
     "decoding__threads": 1,
     # The tiny tokenizer cuts text elsewhere than the one these limits were chosen for.
     "validate__min_prompt_tokens": 1,

@@ -43,7 +43,7 @@ def change_template(path: Path) -> None:
 
 
 def change_params(path: Path) -> None:
-    path.write_text(path.read_text().replace("max_tokens: 12", "max_tokens: 13"))
+    path.write_text(path.read_text().replace("max_tokens: 40", "max_tokens: 41"))
 
 
 CASES: list[tuple[str, str, Callable[[Path], None], set[str], set[str]]] = [

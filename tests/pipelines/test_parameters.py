@@ -170,13 +170,13 @@ def test_two_settings_with_equal_parameters_are_refused(extra: dict[str, Any]) -
 
 def test_a_setting_takes_every_sampling_parameter_within_its_limits() -> None:
     ours, theirs = Sampling.model_fields, SamplingParams.model_fields
-    assert set(ours) - {"name"} == set(theirs) - {"seed"}
-    for name in set(theirs) - {"seed", "temperature", "max_tokens"}:
+    assert set(ours) - {"name"} == set(theirs) - {"seed", "n"}
+    for name in set(theirs) - {"seed", "n", "temperature", "max_tokens"}:
         default = () if name == "stop" else theirs[name].default
         assert (tuple(ours[name].default) if name == "stop" else ours[name].default) == default
 
     for name in ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "logprobs"):
-        for value in (-1, 0, 1, 2, 0.5, float("inf")):
+        for value in (-1, 0, 1, 2, 20, 21, 0.5, float("inf")):
             assert accepts(Sampling, name, value) == accepts(SamplingParams, name, value)
 
 
