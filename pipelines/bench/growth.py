@@ -26,8 +26,10 @@ def growth(
     one, the textbook speed-up is (1 - α^(γ+1)) / ((1 - α)(γ c + 1)) (Leviathan et al., arXiv
     2211.17192). It takes a pass over γ + 1 tokens to cost as much as one over a single token; the
     second prediction puts the measured times of the passes in the same place. What is left between
-    that and the measurement is sampling, verification and bookkeeping, and rows that wait for the
-    slowest of their batch.
+    that and the measurement is what a pass does not contain. Sampling and bookkeeping are paid once
+    a token by plain decoding and once a step by speculation, which lifts the measured ratio above
+    the prediction; drafting and verifying, and rows that wait for the slowest of their batch,
+    press it down.
 
     Returns:
         the `growth` part of the report (one entry a cell), and its rows.
