@@ -138,6 +138,14 @@ CASES = {
             engine("vllm", speculative_config={"rejection_sample_method": "block"}),
         ),
         (engine("vllm", rejection_sample_method="a-new-one"), engine("vllm")),
+        (
+            engine("vllm", speculative_config='{"rejection_sample_method": "fly"}'),
+            engine("vllm", speculative_config='{"rejection_sample_method": "standard"}'),
+        ),
+        (
+            engine("vllm", **{"--speculative-config.rejection_sample_method": "synthetic"}),
+            engine("vllm", speculative_config="{not json"),
+        ),
         (engine("vllm", synthetic_acceptance_rates=[0.9]), engine("vllm")),
         (
             engine("vllm", spec_decoding_acceptance_method="typical_acceptance_sampler"),
@@ -224,6 +232,9 @@ CASES = {
             rules(QUALITY | {"role": "primary", "margin": 0.2}),
         ),
         (rules(QUALITY | {"role": "primary"}) | effects(checked=0.0), rules(QUALITY)),
+    ],
+    "longer-than-n-max": [
+        ({"prompts_expected": {"full": 41, "smoke": 4}}, {"prompts_expected": {"full": 40}}),
     ],
     "n-min-out-of-reach": [
         (rules(TAIL | {"n_min": 41}), rules(TAIL | {"n_min": 40})),

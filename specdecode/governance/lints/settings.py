@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from specdecode.governance.plan_arms import Arm
@@ -43,10 +44,20 @@ def one_hot(arm: Arm) -> str | None:
 
 
 def _flat(value: object) -> Iterator[Setting]:
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        value = _parsed(value)  # engines take whole configurations as one argument of JSON
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield str(name).lstrip("-").replace("-", "_").lower(), inner
+            last = str(name).rpartition(".")[2]  # "speculative-config.method" names the same
+            yield last.lstrip("-").replace("-", "_").lower(), inner
             yield from _flat(inner)
     elif isinstance(value, list):
         for inner in value:
             yield from _flat(inner)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

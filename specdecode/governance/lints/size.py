@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 from specdecode.governance.lints.base import Lint
-from specdecode.governance.plan_power import Effects
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.plan_stages import Stage
 from specdecode.governance.rules.base import IntervalRule, Rule
@@ -75,6 +74,16 @@ def _out_of_reach(plan: Plan) -> Iterator[str]:
                 )
 
 
+def _longer_than_allowed(plan: Plan) -> Iterator[str]:
+    for stage in plan.stages:
+        expected = stage.prompts_expected or plan.prompts_expected
+        profile, most = max(expected.items(), key=lambda entry: entry[1])
+        if stage.n_max is not None and stage.unit == "prompt" and most > stage.n_max:
+            yield (
+                f"{stage.name}: a complete {profile} run has {most} prompts, n_max is {stage.n_max}"
+            )
+
+
 def _judged(plan: Plan) -> Iterator[tuple[Stage, int, Rule]]:
     for stage in plan.stages:
         if stage.n_max is not None and stage.unit == "prompt":
@@ -94,19 +103,28 @@ def _counts(plan: Plan, rule: Rule, n_max: int) -> Iterator[tuple[str, float, in
         if rule.insufficient == "inconclusive":
             for by, values in rule.strata.items():
                 for value in values:
-                    share = _share(effects, by, value, len(values))
+                    share = _share(plan, by, value)
                     yield f"prompts of {by} {value}", n_max * share, rule.n_min
     elif isinstance(rule, IntervalRule):
         yield "prompts", n_max, rule.n_min
 
 
-def _share(effects: Effects, by: str, value: str, values: int) -> float:
+def _share(plan: Plan, by: str, value: str) -> float:
     if by == "sampling":
         return 1.0  # every prompt is decoded under every setting
-    return effects.shares[by].get(value, 0.0) if by in effects.shares else 1 / values
+    supposed = plan.power.effects.shares.get(by)
+    if supposed is not None:
+        return supposed.get(value, 0.0)
+    return 1 / len(plan.stratum_values(by))
 
 
 LINTS = (
+    Lint(
+        "longer-than-n-max",
+        "error",
+        _longer_than_allowed,
+        "make n_max what a complete run has",
+    ),
     Lint(
         "n-max-too-small",
         "error",
