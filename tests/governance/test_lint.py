@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from specdecode.governance import load_plan
@@ -330,3 +332,10 @@ def test_a_metric_that_no_stage_looks_at_is_not_watched():
 
 def test_the_default_plan_has_nothing_to_find():
     assert lint(load_plan("plans/default.yaml")) == []
+
+
+def test_the_page_lists_every_lint():
+    page = Path("docs/plan.md").read_text("utf-8")
+
+    assert [entry.code for entry in LINTS if f"`{entry.code}`" not in page] == []
+    assert [e.code for e in LINTS if e.severity == "warning"] == ["rule-without-metric"]
