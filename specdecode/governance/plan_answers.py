@@ -94,7 +94,7 @@ class Operation(Strict):
     hours_per_month: Annotated[float, Field(ge=0)] = Field(2.0, description="hours of upkeep")
     review_hours: Annotated[float, Field(ge=0)] = Field(4.0, description="hours a review takes")
     signers_file: Text = Field(
-        "plans/signers.json", description="file with the keys that may sign an approval"
+        "plans/signers.yaml", description="file with the keys that may sign an approval"
     )
 
 

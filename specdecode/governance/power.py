@@ -136,8 +136,6 @@ def simulate(
         ConfigError: no such stage, one that looks again and again, nothing in it whose size
             matters, or fewer than one run.
     """
-    if runs < 1:
-        raise ConfigError(f"runs must be at least 1, not {runs}")
     view = plan.at(stage or plan.stage)
     method = next(entry.method for entry in view.stages if entry.name == view.stage)
     if method not in FIXED_N:
@@ -218,5 +216,5 @@ def _holding(entries: Iterable[RuleResult]) -> list[str]:
 def _chance(count: int, runs: int) -> Chance:
     interval = proportion_interval(count, runs, level=LEVEL)
     if interval is None:
-        raise ConfigError("no runs, no chance")
+        raise ConfigError(f"runs must be at least 1, not {runs}")
     return Chance(count, interval.estimate, interval.low, interval.high)

@@ -271,7 +271,7 @@ def test_a_stage_sees_its_own_rules_under_the_hash_of_the_whole():
     assert view.prompts_expected == {"full": 30}
     assert plan_sha256(view) == plan_sha256(plan) != plan_sha256(small_plan())
     assert view.at("offline").rules == plan.rules
-    assert plan.stage == "offline"
+    assert (plan.stage, plan.whole, view.whole) == ("offline", plan, plan)
 
 
 def test_a_stage_without_rules_or_without_existence_has_no_view():

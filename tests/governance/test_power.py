@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as st_numpy
 
 from specdecode.errors import ConfigError
 from specdecode.governance import Outcome, Status, decide, load_plan
-from specdecode.governance.evidence import Evidence
 from specdecode.governance.power import LEVEL, simulate, suppose
 from specdecode.governance.power_picture import bars, svg
 from specdecode.governance.power_rows import simulated_rows
@@ -181,9 +180,9 @@ def test_the_fast_tail_is_the_rule_itself(block, outcome, metric, sampling):
     plan = small_plan(PRIMARY, TAIL | {"metric": metric, "sampling": sampling})
     plan = suppose(plan, {"arms": {"block": {"speed_ratio": block, "error_rate": 0.05}}})
     table = rows(plan, prompts=60)
-    ordered = sorted(to_records(table), key=lambda r: r.key)
     rule = plan.rules[-1]
-    slow = rule.evaluate(Evidence(ordered, "plain", 1))[0]
+    alone = plan.model_copy(update={"rules": [rule]})
+    slow = next(entry for entry in decide(alone, table).rules if entry.name == "tail")
     fast = judge_tail(rule, table, "plain", np.random.default_rng(0))
 
     assert fast.outcome is slow.outcome is outcome
