@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as st_numpy
 
 from specdecode.errors import ConfigError
 from specdecode.governance import Outcome, Status, decide, load_plan
+from specdecode.governance.lints.size import prompts_needed
 from specdecode.governance.power import LEVEL, simulate, suppose
 from specdecode.governance.power_picture import bars, svg
 from specdecode.governance.power_rows import simulated_rows
@@ -283,3 +284,44 @@ def test_the_document_of_a_simulation_is_json():
     assert json.loads(json.dumps(document)) == document
     assert document["expected_n"] == 30
     assert list(document["chances"]) == ["INVALID", "NO_GO", "INCONCLUSIVE", "GO"]
+
+
+BLOCKS = st.fixed_dictionaries(
+    {
+        "speed_ratio": st.floats(0.2, 5),
+        "quality_difference": st.floats(-0.1, 0.1),
+        "error_rate": st.floats(0, 1),
+        "acceptance_length": st.floats(1, 5),
+    }
+)
+SUPPOSED = st.fixed_dictionaries(
+    {
+        "arms": st.fixed_dictionaries({"block": BLOCKS}),
+        "checked": st.floats(0, 1),
+        "prompt_spread": st.floats(0, 0.6),
+        "request_spread": st.floats(0, 0.6),
+        "output_tokens": st.integers(2, 60),
+    }
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SUPPOSED, st.integers(0, 99))
+def test_whatever_is_supposed_makes_rows_that_are_evidence(changes, seed):
+    found = simulate(suppose(PLAN, changes), runs=1, seed=seed)
+
+    assert found.chances[Status.INVALID].count == 0
+
+
+def test_the_formula_of_the_lint_is_about_what_the_simulation_finds():
+    # (1.960 + 0.842)^2 (0.2^2 + 2 * 0.1^2 / 2) / log(1.2145 / 1.1)^2 = 40
+    block = {"speed_ratio": 1.2145}
+    plan = suppose(
+        small_plan(prompts_expected={"full": 40}),
+        {"arms": {"block": block}, "prompt_spread": 0.2, "request_spread": 0.1},
+    )
+    needed = prompts_needed(plan, next(rule for rule in plan.rules if rule.kind == "speed_ratio"))
+    found = simulate(plan, runs=100).chances[Status.GO]
+
+    assert needed == pytest.approx(40.0, abs=0.1)
+    assert found.low < plan.power.wanted < found.high
