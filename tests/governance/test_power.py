@@ -221,8 +221,11 @@ def test_a_weighted_quantile_is_the_quantile_of_repeated_values(values, data, qu
 
 
 def test_a_stage_that_looks_again_and_again_is_not_simulated():
-    with pytest.raises(ConfigError, match=r"offline looks again and again \(method betting\)"):
-        simulate(small_plan(stages=[OFFLINE | {"method": "betting"}]))
+    canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
+                        "method": "betting", "steps": [0.5]}  # fmt: skip
+
+    with pytest.raises(ConfigError, match="canary has no rules"):
+        simulate(small_plan(stages=[OFFLINE, canary]), stage="canary")
 
 
 def test_a_plan_of_losslessness_alone_has_no_size_to_simulate():
