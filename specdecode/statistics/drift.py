@@ -99,7 +99,7 @@ class EDetector:
         increments = stake_increments(data, self._m0, side=self._side, stakes=self._stakes)
         paths = detector_paths(increments, kind=self._kind, start=self._logs)
         self._logs = paths[:, -1:]
-        log_m = _log_mean(paths)
+        log_m = mean_over_stakes(paths)
         reached = np.flatnonzero(log_m >= self._threshold)
         if self.alarm_at is None and len(reached):
             self.alarm_at = self.n + int(reached[0]) + 1
@@ -132,8 +132,8 @@ def detector_paths(
     return np.asarray(totals + gather.accumulate(before, axis=-1))
 
 
-def _log_mean(paths: FloatArray) -> FloatArray:
-    """Log of the mean of M over stakes: [..., L, t] -> [..., t]."""
+def mean_over_stakes(paths: FloatArray) -> FloatArray:
+    """Log of the mean of M over stakes: float [..., L, t] -> [..., t]."""
     return np.asarray(np.logaddexp.reduce(paths, axis=-2) - math.log(paths.shape[-2]))
 
 
@@ -160,7 +160,7 @@ class Cusum:
         self.n = 0
         self.alarm_at: int | None = None
         self._mean, self._allowance, self._threshold = mean, allowance, threshold
-        self._sign = 1.0 if side == "less" else -1.0
+        self._side = side
         self._last = 0.0
 
     def update(self, values: npt.ArrayLike) -> FloatArray:
@@ -171,11 +171,21 @@ class Cusum:
             raise ConfigError(f"value {row} is missing or not finite: leave it out and count it")
         if not len(data):
             return data
-        totals = np.cumsum(self._sign * (self._mean - data) - self._allowance)
-        path = totals + np.maximum(self._last, np.maximum.accumulate(-totals))
+        path = cusum_path(
+            data, self._mean, allowance=self._allowance, side=self._side, start=self._last
+        )
         self._last = float(path[-1])
         reached = np.flatnonzero(path > self._threshold)
         if self.alarm_at is None and len(reached):
             self.alarm_at = self.n + int(reached[0]) + 1
         self.n += len(data)
         return path
+
+
+def cusum_path(
+    values: FloatArray, mean: float, *, allowance: float, side: Side = "less", start: float = 0.0
+) -> FloatArray:
+    """S_1..S_t of the plain CUSUM from its values and S_0; float [..., t]."""
+    falls = mean - values if side == "less" else values - mean
+    totals = np.cumsum(falls - allowance, axis=-1)
+    return np.asarray(totals + np.maximum(start, np.maximum.accumulate(-totals, axis=-1)))

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from specdecode.errors import ConfigError
-from specdecode.statistics.betting import betting_test
+from specdecode.statistics.betting import DEFAULT_CAP, betting_test
 from specdecode.statistics.bootstrap import partition
 from specdecode.statistics.sequential import FloatArray, SequentialTest
 
@@ -135,6 +135,7 @@ def non_inferiority_test(
     margin: float,
     *,
     alpha: float = 0.05,
+    cap: float = DEFAULT_CAP,
     population: int | None = None,
 ) -> SequentialTest:
     """Tests H0: the first arm is worse by the margin or more. Rejecting it permits.
@@ -143,10 +144,14 @@ def non_inferiority_test(
         differences: one value per cluster, in the recorded random order.
         margin: see `threshold`.
         alpha: level of the test.
+        cap: largest share of the wealth at risk per value. Differences that vary little, as those
+            of well-paired arms do, are judged sooner at 0.75.
         population: number of clusters in the finite set they are drawn from, or None.
     """
     m0 = threshold(margin, bounds=differences.bounds)
-    return betting_test(differences.values, m0, side="greater", alpha=alpha, population=population)
+    return betting_test(
+        differences.values, m0, side="greater", alpha=alpha, cap=cap, population=population
+    )
 
 
 def harm_test(
@@ -154,6 +159,7 @@ def harm_test(
     margin: float,
     *,
     alpha: float = 0.05,
+    cap: float = DEFAULT_CAP,
     population: int | None = None,
 ) -> SequentialTest:
     """Tests H0: the first arm is worse by the margin at most. Rejecting it is an alarm.
@@ -161,7 +167,9 @@ def harm_test(
     Arguments as in `non_inferiority_test`.
     """
     m0 = threshold(margin, bounds=differences.bounds)
-    return betting_test(differences.values, m0, side="less", alpha=alpha, population=population)
+    return betting_test(
+        differences.values, m0, side="less", alpha=alpha, cap=cap, population=population
+    )
 
 
 def _checked_bounds(bounds: Bounds) -> Bounds:

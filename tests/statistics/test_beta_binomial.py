@@ -132,6 +132,20 @@ def test_the_sequence_is_nested_and_misses_the_rate_in_at_most_alpha_of_runs():
     assert misses <= stats.binom.ppf(0.999, runs, alpha)
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+@pytest.mark.parametrize("rate", [0.5, 0.95])
+def test_the_chance_of_any_false_rejection_is_at_most_alpha_exactly(rate, alpha):
+    """The law of the count among runs not yet rejected, carried through 500 looks."""
+    for evidence in (log_e, log_e_one_sided):
+        surviving = np.array([1.0])
+        for t in range(1, 501):
+            surviving = np.convolve(surviving, [1 - rate, rate])
+            rejected = evidence(np.arange(t + 1), t, rate) >= math.log(1 / alpha)
+            surviving = np.where(rejected, 0.0, surviving)
+
+        assert 0.1 * alpha < 1 - surviving.sum() <= alpha
+
+
 class TestSlo:
     def test_enough_requests_in_the_limit_show_that_the_quantile_is(self):
         latencies = [0.2] * 99 + [3.0] + [0.2] * 100
