@@ -27,6 +27,7 @@ from specdecode.statistics.sequential import (
     FloatArray,
     SequentialTest,
     check_inside,
+    one_dimensional,
     sequential_test,
 )
 
@@ -90,13 +91,13 @@ def sample_ratio_test(
         ConfigError: an arm has no weight, or the weights are impossible.
     """
     check_inside("alpha", alpha)
-    numbers = np.asarray(arms)
+    numbers = one_dimensional(arms)
     one_hot = numbers[..., None] == np.arange(len(weights))
     unknown = ~one_hot.any(axis=-1)
     if unknown.any():
         row = int(np.argmax(unknown))
         raise ConfigError(
-            f"unit {row} has arm {numbers[row]}, which is none of 0..{len(weights) - 1}"
+            f"unit {row} has arm {numbers[row]:g}, which is none of 0..{len(weights) - 1}"
         )
     counts = np.cumsum(one_hot, axis=0)
     return sequential_test(log_e(counts, weights, concentration=concentration), alpha)

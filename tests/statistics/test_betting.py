@@ -274,3 +274,13 @@ def test_streams_side_by_side_are_the_single_streams():
 
     for index in np.ndindex(3, 4):
         assert np.array_equal(together[index], log_increments(rows[index], 0.4, side="less"))
+
+
+def test_ten_thousand_values_have_bounds_as_exact_as_few():
+    values = np.random.default_rng(9).binomial(1, 0.97, size=10_000).astype(float)
+    low = confidence_sequence(values).low
+
+    needed = math.log(2 / 0.05)
+    for t in (1000, 5000, 10_000):
+        assert log_wealth(values[:t], low[t - 1] + 1e-9, alpha=0.025).max() < needed
+        assert log_wealth(values[:t], low[t - 1] - 1e-9, alpha=0.025).max() >= needed

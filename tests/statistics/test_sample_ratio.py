@@ -69,6 +69,19 @@ def test_only_the_ratio_of_the_weights_matters(counts, factor):
     )
 
 
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=60))
+def test_each_look_sees_the_assignments_so_far(arms):
+    paths = [
+        float(log_e(np.bincount(arms[:n], minlength=3), [8, 1, 1], concentration=1))
+        for n in range(1, len(arms) + 1)
+    ]
+    reached = [n for n, evidence in enumerate(paths, start=1) if evidence >= math.log(1 / 0.3)]
+
+    outcome = sample_ratio_test(arms, [8, 1, 1], alpha=0.3, concentration=1)
+    assert outcome.log_e == pytest.approx(paths[-1])
+    assert outcome.rejected_at == (reached[0] if reached else None)
+
+
 def test_lost_telemetry_in_one_arm_is_found_and_stays_found():
     rng = np.random.default_rng(0)
     arms = rng.integers(0, 2, size=4000)
@@ -112,6 +125,7 @@ def test_no_assignments_are_no_evidence():
         (lambda: log_e([1, 1], [1, 1], concentration=0), "concentration"),
         (lambda: sample_ratio_test([0, 2], [1, 1]), "unit 1 has arm 2"),
         (lambda: sample_ratio_test([0], [1, 1], alpha=1), "alpha"),
+        (lambda: sample_ratio_test([[0, 1]], [1, 1]), "one-dimensional"),
     ],
 )
 def test_impossible_input_is_refused(call, message):
