@@ -13,7 +13,16 @@ from specdecode.cli import checks, main
 from specdecode.cli.console import emit_json, number
 from specdecode.errors import EngineError, EvidenceError
 
-COMMANDS = (("generate",), ("audit",), ("decide",), ("plan",), ("plan", "check"), ("doctor",))
+COMMANDS = (
+    ("generate",),
+    ("audit",),
+    ("decide",),
+    ("plan",),
+    ("plan", "check"),
+    ("plan", "new"),
+    ("plan", "power"),
+    ("doctor",),
+)
 HEAVY = ("torch", "transformers", "scipy", "pyarrow", "matplotlib")
 
 
