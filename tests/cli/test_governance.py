@@ -284,6 +284,7 @@ def test_an_amendment_is_recorded_and_says_what_it_makes_of_the_result(seal, ame
     assert len(amend(data_seen="full").document["exploratory"]) == 1
     assert amend(contingency="bad luck").code == USAGE
     assert amend(data_seen="some").code == USAGE
+    assert amend(stage="party").code == USAGE
 
 
 def _approve(specdecode, verdict, key, *options):

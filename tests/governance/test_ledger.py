@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import threading
 from datetime import timedelta
 
 import pytest
@@ -302,6 +303,25 @@ def _write_some(path, writer):
     ledger = Ledger(path)
     for number in range(EACH):
         ledger.append("progress", {"writer": writer, "number": number})
+
+
+def test_a_reader_waits_for_the_end_of_a_line(path, monkeypatch):
+    write, seen = os.write, []
+    reader = threading.Thread(target=lambda: seen.append(verify_ledger(path)))
+
+    def in_two_parts(descriptor, data):
+        if reader.ident is None:
+            done = write(descriptor, bytes(data)[:20])
+            reader.start()
+            reader.join(timeout=0.2)
+            assert not seen
+            return done
+        return write(descriptor, data)
+
+    monkeypatch.setattr(ledger_module.os, "write", in_two_parts)
+    entry = Ledger(path).append("progress", {})
+    reader.join()
+    assert [chain.entries for chain in seen] == [(entry,)]
 
 
 def _open_once(path, writer):
