@@ -54,6 +54,8 @@ class _StrictLoader(yaml.SafeLoader):
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # the base class refuses it
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key!r} occurs twice", key_node.start_mark
