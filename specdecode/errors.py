@@ -10,6 +10,7 @@
     │   ├── DataValidationError    the data failed its checks; names rows  (also ValueError)
     │   └── MissingPrerequisiteError   a package, file or service is not there
     ├── EvidenceError              evidence is incomplete, inconsistent or was changed
+    ├── TamperedError              a signed or chained record was changed: exit code 3
     └── EngineError                decoding itself failed
         ├── NumericalError         NaN or infinite logits; names the row
         └── OutOfMemoryError       one request alone does not fit        (also MemoryError)
@@ -85,6 +86,10 @@ class MissingPrerequisiteError(UserError):
 
 class EvidenceError(SpecdecodeError):
     """Evidence is incomplete, inconsistent or was changed after it was written."""
+
+
+class TamperedError(SpecdecodeError):
+    """A signed or chained record is not what was signed or written; the message says where."""
 
 
 class EngineError(SpecdecodeError):

@@ -7,6 +7,7 @@ from typing import Final
 GO: Final = 0
 ENGINE_FAILED: Final = 1
 USAGE: Final = 2
+TAMPERED: Final = 3
 NO_GO: Final = 10
 INCONCLUSIVE: Final = 11
 INVALID: Final = 12

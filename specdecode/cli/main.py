@@ -8,9 +8,9 @@ from typing import NoReturn
 
 from specdecode.cli.app import app
 from specdecode.cli.console import emit_json
-from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED, INVALID, USAGE
+from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED, INVALID, TAMPERED, USAGE
 from specdecode.cli.streams import OutputError, prepare
-from specdecode.errors import EvidenceError, SpecdecodeError, UserError
+from specdecode.errors import EvidenceError, SpecdecodeError, TamperedError, UserError
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -46,6 +46,8 @@ def _run(arguments: Sequence[str]) -> int | str | None:
 def _exit_code(error: SpecdecodeError) -> int:
     if isinstance(error, UserError):
         return USAGE
+    if isinstance(error, TamperedError):
+        return TAMPERED
     return INVALID if isinstance(error, EvidenceError) else ENGINE_FAILED
 
 

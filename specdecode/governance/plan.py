@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -20,6 +19,7 @@ from specdecode.governance.rules.base import Rule, Text
 from specdecode.governance.rules.efficiency_gain import EfficiencyGain
 from specdecode.governance.rules.error_rate import ErrorRate
 from specdecode.governance.rules.losslessness import Losslessness
+from specdecode.governance.unique_keys import UniqueKeyLoader
 
 PLAN_SCHEMA: Literal["specdecode.plan/1"] = "specdecode.plan/1"
 
@@ -168,7 +168,7 @@ def load_plan(path: Path | str) -> Plan:
     """
     path = Path(path)
     try:
-        document = yaml.load(path.read_text("utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+        document = yaml.load(path.read_text("utf-8"), Loader=UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such plan") from error
     except OSError as error:
@@ -195,18 +195,3 @@ def _problem(error: dict[str, Any]) -> str:
     value = error["input"]
     shown = f" (found {value!r})" if isinstance(value, str | int | float) else ""
     return f"{field}: {message}{shown}"
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Plain YAML keeps the last of two equal keys, which would let a threshold hide another."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} occurs twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)

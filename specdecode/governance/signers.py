@@ -1,0 +1,158 @@
+"""Whose signatures count: the signers file, plans/signers.yaml.
+
+    - name: Ada
+      role: owner
+      public_key: 11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=
+      valid_until: 2027-12-31T00:00:00Z
+
+One person may have several keys, under one name; one key belongs to one person and one role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from specdecode.errors import ConfigError
+from specdecode.governance.canonical import canonical_bytes, sha256_hex
+from specdecode.governance.signing import decode_base64, key_id
+from specdecode.governance.timestamps import parse_utc, utc_text
+from specdecode.governance.unique_keys import UniqueKeyLoader
+
+KEY_BYTES = 32
+
+
+def _time(value: object) -> object:
+    """YAML makes a time of what is not quoted."""
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, str):
+        parse_utc(value)
+    return value
+
+
+def _public_key(text: str) -> str:
+    if len(decode_base64(text)) != KEY_BYTES:
+        raise ValueError("an Ed25519 public key has 32 bytes; `specdecode keys show` prints it")
+    return text
+
+
+def _name(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("spaces around a name would make two names of one person")
+    return text
+
+
+UtcText = Annotated[str, BeforeValidator(_time)]
+"""A time as `utc_text` writes it."""
+Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
+
+
+class Signer(BaseModel):
+    """One key, whose it is and what for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Name = Field(description="the person; the same for all of their keys")
+    role: Name = Field(description="what they sign as, such as owner or reviewer")
+    public_key: Annotated[str, AfterValidator(_public_key)] = Field(
+        description="32 raw bytes of an Ed25519 public key, base64"
+    )
+    valid_from: UtcText | None = Field(None, description="signs from then on; null: always did")
+    valid_until: UtcText | None = Field(None, description="signs before then; null: no end")
+
+    @model_validator(mode="after")
+    def _some_time(self) -> Self:
+        ends = [parse_utc(end) for end in (self.valid_from, self.valid_until) if end]
+        if len(ends) == 2 and ends[0] >= ends[1]:
+            raise ValueError("valid_until is not after valid_from: the key never signs")
+        return self
+
+    @property
+    def key_id(self) -> str:
+        """As in the envelopes this key signs."""
+        return key_id(self.raw_key)
+
+    @property
+    def raw_key(self) -> bytes:
+        """The public key, 32 bytes."""
+        return decode_base64(self.public_key)
+
+    def valid_at(self, at: datetime) -> bool:
+        """Whether the key may sign at that time."""
+        begun = self.valid_from is None or parse_utc(self.valid_from) <= at
+        return begun and (self.valid_until is None or at < parse_utc(self.valid_until))
+
+
+class Signers:
+    """The keys whose signatures count.
+
+    Raises:
+        ConfigError: one key twice, which would make one person two.
+    """
+
+    def __init__(self, signers: list[Signer]) -> None:
+        self._by_id = {signer.key_id: signer for signer in signers}
+        if len(self._by_id) != len(signers):
+            raise ConfigError("signers: the same public key occurs twice; keep one entry of it")
+
+    def __iter__(self) -> Iterator[Signer]:
+        return iter(self._by_id.values())
+
+    def get(self, identifier: str) -> Signer | None:
+        """The signer with that key id, or None."""
+        return self._by_id.get(identifier)
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the entries; layout, comments and order of the file do not enter."""
+        entries = [signer.model_dump(mode="json") for signer in self]
+        return sha256_hex(canonical_bytes(sorted(entries, key=lambda entry: entry["public_key"])))
+
+
+def load_signers(path: Path | str) -> Signers:
+    """Read a signers file (YAML, of which JSON is a part).
+
+    Raises:
+        ConfigError: no such file, not a list of signers, a field that is missing, unknown or
+            wrong, or one key twice.
+    """
+    path = Path(path)
+    try:
+        document = yaml.load(path.read_text("utf-8"), Loader=UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror or error}); it lists the keys whose "
+            "signatures count, and `specdecode keys show` prints an entry for it"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+    return parse_signers(document, path)
+
+
+def parse_signers(document: object, where: Path | str = "signers") -> Signers:
+    """Signers from an already parsed document; errors as `load_signers`."""
+    if not isinstance(document, list) or not document:
+        raise ConfigError(f"{where}: expected a list of at least one signer (name, role, …)")
+    signers = []
+    for index, entry in enumerate(document):
+        try:
+            signers.append(Signer.model_validate(entry))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "entry"
+            raise ConfigError(f"{where}, signer {index + 1}, {field}: {first['msg']}") from error
+    return Signers(signers)

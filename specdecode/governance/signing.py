@@ -1,0 +1,128 @@
+"""Ed25519 keys (RFC 8032): made, kept in a file only its owner reads, and used."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from specdecode.errors import ConfigError
+from specdecode.governance.canonical import sha256_hex
+
+KEY_MODE = 0o600
+
+
+class SigningKey:
+    """A private key and what follows from it.
+
+    Args:
+        key: the Ed25519 private key; `generate` and `load` make and read one.
+    """
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public_key = key.public_key().public_bytes_raw()
+        self.key_id = key_id(self.public_key)
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """A fresh key from the system's randomness."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path | str) -> SigningKey:
+        """Read a key that `save` wrote (PEM, PKCS 8, unencrypted).
+
+        Raises:
+            ConfigError: no such file, others may read it, or it holds no Ed25519 key.
+        """
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                content = file.read()
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: cannot be read ({error.strerror or error}); "
+                "`specdecode keys new NAME` makes a key"
+            ) from error
+        if mode & 0o077:
+            raise ConfigError(
+                f"{path}: a private key that others may read (mode {mode:o}) proves nothing: "
+                "`chmod 600` it, and make a new one if it may have been copied"
+            )
+        try:
+            key = load_pem_private_key(content, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise ConfigError(f"{path}: not an unencrypted PEM private key ({error})") from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigError(f"{path}: not an Ed25519 key; `specdecode keys new NAME` makes one")
+        return cls(key)
+
+    def save(self, path: Path | str) -> None:
+        """Write the key to a new file of mode 0600; folders are made.
+
+        Raises:
+            ConfigError: the file exists: an overwritten key can sign nothing any more.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_MODE)
+        except FileExistsError as error:
+            raise ConfigError(f"{path}: exists; move it away or choose another name") from error
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature, 64 bytes; the same data always gives the same."""
+        return self._key.sign(data)
+
+
+def verify(public_key: bytes, signature: bytes, data: bytes) -> bool:
+    """Whether `signature` over `data` was made with the private half of `public_key`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def key_id(public_key: bytes) -> str:
+    """First 16 hex digits of the SHA-256 of the raw public key."""
+    return sha256_hex(public_key)[:16]
+
+
+def encode_base64(data: bytes) -> str:
+    """Standard base64 with padding."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes:
+    """Bytes of the one base64 text that `encode_base64` gives for them.
+
+    Raises:
+        ConfigError: anything else, also text whose unused last bits are set: two texts for the
+            same bytes would let a signed file be changed without a trace.
+    """
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"not base64: {error}") from error
+    if encode_base64(data) != text:
+        raise ConfigError("not base64 in its standard form")
+    return data
