@@ -92,6 +92,7 @@ from pathlib import Path
 from specdecode.governance import opening as module
 from specdecode.governance.opening import Opening
 from specdecode.governance.vault import _Unlocked
+from tests.governance import confirmations
 from tests.governance.confirmations import ARMS, run, site
 
 where, folder = sys.argv[1], Path(sys.argv[2])
