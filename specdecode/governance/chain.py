@@ -9,18 +9,17 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
-from specdecode.governance.signers import UtcText
-from specdecode.governance.timestamps import parse_utc
+from specdecode.governance.strict import Sha256, Strict
+from specdecode.governance.timestamps import UtcText, parse_utc
 
 EMPTY_HEAD = "0" * 64
 """The head of a ledger without lines."""
 
 Kind = Literal["seal", "amendment", "opened", "progress", "verdict", "approval", "override"]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Fault(StrEnum):
@@ -43,10 +42,8 @@ class Problem:
     message: str
 
 
-class Entry(BaseModel):
+class Entry(Strict):
     """One line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     sequence: Annotated[int, Field(ge=0)] = Field(description="0 for the first line")
     previous: Sha256 = Field(description="SHA-256 of the line before; zeros for the first")

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
 from specdecode.governance.signers import Signer, Signers
 from specdecode.governance.signing import SigningKey, decode_base64, encode_base64, verify
+from specdecode.governance.strict import Strict
 from specdecode.governance.timestamps import utc_text
 
 PAYLOAD_TYPE: Literal["application/vnd.in-toto+json"] = "application/vnd.in-toto+json"
@@ -35,18 +36,14 @@ def _base64(text: str) -> str:
 Base64 = Annotated[str, AfterValidator(_base64)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Signature(_Strict):
+class Signature(Strict):
     """One signature and the key it names."""
 
     keyid: str
     sig: Base64
 
 
-class Envelope(_Strict):
+class Envelope(Strict):
     """A signed payload. Nothing in it is to be believed before `verify_envelope`."""
 
     payload: Base64

@@ -15,33 +15,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.signing import decode_base64, key_id
-from specdecode.governance.timestamps import parse_utc, utc_text
-from specdecode.governance.unique_keys import UniqueKeyLoader
+from specdecode.governance.strict import Strict
+from specdecode.governance.timestamps import UtcText, parse_utc
+from specdecode.governance.yaml_file import problems, read_yaml
 
 KEY_BYTES = 32
-
-
-def _time(value: object) -> object:
-    """YAML makes a time of what is not quoted."""
-    if isinstance(value, datetime):
-        return utc_text(value)
-    if isinstance(value, str):
-        parse_utc(value)
-    return value
 
 
 def _public_key(text: str) -> str:
@@ -56,15 +39,11 @@ def _name(text: str) -> str:
     return text
 
 
-UtcText = Annotated[str, BeforeValidator(_time)]
-"""A time as `utc_text` writes it."""
 Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
 
 
-class Signer(BaseModel):
+class Signer(Strict):
     """One key, whose it is and what for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Name = Field(description="the person; the same for all of their keys")
     role: Name = Field(description="what they sign as, such as owner or reviewer")
@@ -131,15 +110,7 @@ def load_signers(path: Path | str) -> Signers:
             wrong, or one key twice.
     """
     path = Path(path)
-    try:
-        document = yaml.load(path.read_text("utf-8"), Loader=UniqueKeyLoader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror or error}); it lists the keys whose "
-            "signatures count, and `specdecode keys show` prints an entry for it"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+    document = read_yaml(path, "signers file; `specdecode keys show` prints an entry for one")
     return parse_signers(document, path)
 
 
@@ -147,12 +118,7 @@ def parse_signers(document: object, where: Path | str = "signers") -> Signers:
     """Signers from an already parsed document; errors as `load_signers`."""
     if not isinstance(document, list) or not document:
         raise ConfigError(f"{where}: expected a list of at least one signer (name, role, …)")
-    signers = []
-    for index, entry in enumerate(document):
-        try:
-            signers.append(Signer.model_validate(entry))
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "entry"
-            raise ConfigError(f"{where}, signer {index + 1}, {field}: {first['msg']}") from error
-    return Signers(signers)
+    try:
+        return Signers([Signer.model_validate(entry) for entry in document])
+    except ValidationError as error:
+        raise ConfigError(f"{where}: not a valid signers file\n{problems(error)}") from error

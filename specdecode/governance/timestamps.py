@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from specdecode.errors import ConfigError
 
@@ -40,3 +43,12 @@ def parse_utc(text: str) -> datetime:
     except ValueError:
         pass  # such as a thirtieth of February: told below
     raise ConfigError(f"{text!r}: not a time such as 2026-11-30T04:00:00Z (UTC)")
+
+
+def _checked(text: str) -> str:
+    parse_utc(text)
+    return text
+
+
+UtcText = Annotated[str, AfterValidator(_checked)]
+"""A time as `utc_text` writes it."""

@@ -47,7 +47,7 @@ GOOD = entry("Ada", "owner", ADA)
     [
         ({}, "list"),
         ([], "at least one"),
-        ([[]], "signer 1"),
+        ([[]], "Signer"),
         ([GOOD | {"admin": True}], "admin"),
         ([{"name": "Ada", "role": "owner"}], "public_key"),
         ([GOOD | {"name": ""}], "name"),
