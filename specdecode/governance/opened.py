@@ -15,24 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
 from specdecode.governance.chain import Entry
+from specdecode.governance.strict import Sha256, Strict
 
 OPENED_NAME = "OPENED"
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Index = Annotated[int, Field(ge=0)]
 Event = Literal["handed_out", "stored", "lost", "complete"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Digests(_Strict):
+class Digests(Strict):
     """What a confirmation set is opened for. A resume must come with the very same."""
 
     merkle_root: Sha256 = Field(description="of the confirmation set")
@@ -51,7 +47,7 @@ class Digests(_Strict):
         return found + [n for n in names if self.subjects.get(n) != other.subjects.get(n)]
 
 
-class Opened(_Strict):
+class Opened(Strict):
     """The content of OPENED."""
 
     schema_name: Literal["specdecode.opened/1"] = Field("specdecode.opened/1", alias="schema")
@@ -107,7 +103,7 @@ def refuse_other(before: Digests, now: Digests, at: str) -> None:
         )
 
 
-class _Body(_Strict):
+class _Body(Strict):
     merkle_root: Sha256
     event: Event
     index: Index | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +19,8 @@ from typing import Any, Self
 
 from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError, UserError
 from specdecode.governance.chain import EMPTY_HEAD, Entry, Kind
-from specdecode.governance.dsse import Envelope
+from specdecode.governance.drift import refuse_drift
 from specdecode.governance.durable import create_file
-from specdecode.governance.ledger import Ledger
 from specdecode.governance.opened import (
     OPENED_NAME,
     Digests,
@@ -32,42 +31,12 @@ from specdecode.governance.opened import (
     read_opened,
     refuse_other,
 )
-from specdecode.governance.sealed import refuse_drift, verify_seal
-from specdecode.governance.signers import Signers
+from specdecode.governance.opening_request import Request, check_request
 from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import Vault, _unlock, read_vault
 from specdecode.governance.vault_key import read_share
 
 LOCK_NAME = ".opening.lock"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be opened, for what, and against what it is checked.
-
-    Attributes:
-        vault: folder of the vault.
-        key_files: every holder's key file; not read before OPENED is durable.
-        seal: envelope of the plan's seal; not believed before it is verified.
-        signers: whose seal counts.
-        ledger: the ledger that has the seal's line.
-        candidate_sha256: digest of the candidate, frozen before it meets these prompts.
-        present: computes, from what is there now, the SHA-256 of everything sealed, by its name in
-            the seal, and of the candidate as "candidate". Called before the opening and after the
-            last prompt.
-        anchor: which anchor stands for the ledger's head: "none", "git-tag" or "rfc3161".
-        anchored_head: the head it vouches for; None with "none".
-    """
-
-    vault: Path
-    key_files: Sequence[Path]
-    seal: Envelope
-    signers: Signers
-    ledger: Ledger
-    candidate_sha256: str
-    present: Callable[[], Mapping[str, str]]
-    anchor: str = "none"
-    anchored_head: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,21 +81,13 @@ class Opening:
     def __init__(self, request: Request, vault: Vault, lock: int) -> None:
         self._request, self._vault, self._lock = request, vault, lock
         self._root, self.count = vault.manifest.merkle_root, vault.manifest.count
-        entries = self._verified_ledger()
-        sealed = verify_seal(request.seal, request.signers, entries)
-        refuse_drift(sealed, vault.manifest.sha256, request.candidate_sha256, request.present())
-        self._digests = Digests(
-            merkle_root=self._root,
-            seal_sha256=request.seal.sha256,
-            candidate_sha256=request.candidate_sha256,
-            subjects=dict(sealed),
-        )
-        _refuse_missing_keys(request.key_files, vault)
+        checked = check_request(request, vault)
+        self._digests, entries = checked.digests, checked.entries
         self.history = read_history(entries, self._root, self.count)
         before = read_opened(vault.folder)
         self.resumed = before is not None
         self._refuse_foreign(before, entries)
-        self.opened = self._create(entries) if before is None else before
+        self.opened = self._create(entries, checked.anchor) if before is None else before
         self._seen = len(entries)
         if self.history.opened is None:
             self.history.opened = self._append("opened", self.opened.ledger_body())
@@ -210,11 +171,6 @@ class Opening:
     ) -> None:
         self.close()
 
-    def _verified_ledger(self) -> tuple[Entry, ...]:
-        request = self._request
-        chain = request.ledger.check(request.anchored_head)
-        return chain.intact(str(request.ledger.path)).entries
-
     def _refuse_foreign(self, before: Opened | None, entries: Sequence[Entry]) -> None:
         """What is on record must be this very opening, and in both places or in OPENED alone."""
         line = self.history.opened
@@ -234,11 +190,11 @@ class Opening:
         if before.ledger_body() != line.body:
             raise TamperedError(f"{path}: not the opening that the ledger has; restore it")
 
-    def _create(self, entries: Sequence[Entry]) -> Opened:
+    def _create(self, entries: Sequence[Entry], anchor: str) -> Opened:
         opened = Opened(
             digests=self._digests,
             ledger_head=entries[-1].sha256 if entries else EMPTY_HEAD,
-            anchor=self._request.anchor,
+            anchor=anchor,
             at=utc_text(utc_now()),
         )
         try:
@@ -276,19 +232,6 @@ def _digests_of(line: Entry) -> Digests:
         return Digests.model_validate({name: line.body.get(name) for name in Digests.model_fields})
     except ValueError as error:
         raise TamperedError(f"ledger, line {line.sequence + 1}: not an opening") from error
-
-
-def _refuse_missing_keys(key_files: Sequence[Path], vault: Vault) -> None:
-    """Told before the set is consumed, and without reading a key."""
-    for path in key_files:
-        if not path.is_file():
-            raise ConfigError(f"{path}: there is no such key file")
-    wanted = vault.manifest.cipher.key_ids
-    if len(key_files) != len(wanted):
-        raise ConfigError(
-            f"the vault opens with {len(wanted)} keys together ({', '.join(wanted)}); "
-            f"{len(key_files)} were given"
-        )
 
 
 def _lock(path: Path) -> int:

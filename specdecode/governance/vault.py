@@ -27,20 +27,20 @@ from cryptography.hazmat.primitives.keywrap import (
     aes_key_unwrap,
     aes_key_wrap,
 )
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
 from specdecode.governance.durable import create_file
 from specdecode.governance.merkle import leaf_hash, merkle_root, new_salt
 from specdecode.governance.signing import decode_base64, encode_base64
+from specdecode.governance.strict import Sha256, Strict
 from specdecode.governance.vault_key import key_encryption_key, share_id
 
 MANIFEST_NAME, VAULT_NAME = "confirmation.json", "confirmation.enc"
 STRATA = ("category", "difficulty", "language")
 ID_FIELD = "question_id"
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -52,11 +52,7 @@ def _base64(text: str) -> str:
 Base64 = Annotated[str, AfterValidator(_base64)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Cipher(_Strict):
+class Cipher(Strict):
     """How the rows are encrypted, and which keys open them."""
 
     rows: Literal["AES-256-GCM"] = Field(description="one message a row; nonce: its index, 96 bit")
@@ -66,7 +62,7 @@ class Cipher(_Strict):
     key_ids: list[str] = Field(min_length=1, description="one for each holder's key, sorted")
 
 
-class Confirmation(_Strict):
+class Confirmation(Strict):
     """What everyone may know about the confirmation prompts; no text of theirs."""
 
     schema_name: Literal["specdecode.confirmation/1"] = Field(alias="schema")
@@ -86,12 +82,12 @@ class Confirmation(_Strict):
         return sha256_hex(self.to_bytes())
 
 
-class _SealedRow(_Strict):
+class _SealedRow(Strict):
     leaf: Sha256
     sealed: Base64
 
 
-class _VaultFile(_Strict):
+class _VaultFile(Strict):
     schema_name: Literal["specdecode.vault/1"] = Field(alias="schema")
     rows: list[_SealedRow]
 

@@ -13,8 +13,10 @@ from specdecode.governance.confirmation import Confirmed, confirm
 from specdecode.governance.dsse import Envelope, sign_payload
 from specdecode.governance.ledger import Ledger
 from specdecode.governance.opened import History, read_history
-from specdecode.governance.opening import Handed, Request, open_once
+from specdecode.governance.opening import Handed, open_once
+from specdecode.governance.opening_request import Request
 from specdecode.governance.signing import SigningKey
+from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import lock, read_vault
 from specdecode.governance.vault_key import new_share, read_share
 from specdecode.measurement.records import Record
@@ -40,12 +42,24 @@ def prompts(count: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-def statement(subjects: Mapping[str, str], **fields: Any) -> dict[str, Any]:
+def statement(
+    subjects: Mapping[str, str], at: str, anchor: str = "none", **fields: Any
+) -> dict[str, Any]:
+    """A seal of a plan, as JSON; `fields` replace its own."""
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": n, "digest": {"sha256": d}} for n, d in subjects.items()],
+        "subject": [{"name": n, "digest": {"sha256": d}} for n, d in sorted(subjects.items())],
         "predicateType": "https://specdecode.dev/plan-seal/v1",
-        "predicate": {},
+        "predicate": {
+            "plan_sha256": subjects["plan"],
+            "plan_name": "a plan",
+            "at": at,
+            "tree_clean": True,
+            "confirmation_opened": False,
+            "power": None,
+            "power_wanted": None,
+            "anchor": anchor,
+        },
         **fields,
     }
 
@@ -84,7 +98,7 @@ class Site:
         return read_history(self.ledger.entries(), self.root, count)
 
     def request(self, candidate: str = CANDIDATE, **fields: Any) -> Request:
-        present = self.present | {"candidate": candidate}
+        present = {**self.present, "candidate": candidate}
         request = Request(
             vault=self.vault,
             key_files=[self.key_file],
@@ -97,7 +111,7 @@ class Site:
         return replace(request, **fields)
 
     def sealed_again(self, subjects: Mapping[str, str] | None = None, **fields: Any) -> Site:
-        """The same set under another seal, which is put on record."""
+        """The same set under another seal, which is put on record whatever it is."""
         return replace(self, seal=put_seal(self.folder, subjects, **fields))
 
     def spool(self) -> RowSpool:
@@ -120,11 +134,20 @@ def put_seal(
     payload: bytes | None = None,
     **fields: Any,
 ) -> Envelope:
+    """Sign a seal and put it on record, without asking whether that makes sense."""
     if subjects is None:
         manifest = read_vault(folder / "vault").manifest
         subjects = {**SEALED, "confirmation": manifest.sha256}
-    envelope = sign_payload(payload or canonical_bytes(statement(subjects, **fields)), key)
-    Ledger(folder / "ledger.jsonl").append("seal", {"envelope_sha256": envelope.sha256})
+    at = utc_now()
+    content = payload or canonical_bytes(statement(subjects, utc_text(at), **fields))
+    envelope = sign_payload(content, key)
+    body = {
+        "plan_sha256": subjects["plan"],
+        "seal_sha256": envelope.sha256,
+        "anchor": "none",
+        "envelope": envelope.to_json(),
+    }
+    Ledger(folder / "ledger.jsonl").append("seal", body, at=at)
     return envelope
 
 

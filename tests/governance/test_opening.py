@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import ast
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 import specdecode.governance
-from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError, UserError
+from specdecode.errors import (
+    ConfigError,
+    ConfirmationConsumed,
+    EvidenceError,
+    TamperedError,
+    UserError,
+)
 from specdecode.governance import opening as opening_module
+from specdecode.governance.anchor import AnchorEvidence
 from specdecode.governance.canonical import canonical_bytes
-from specdecode.governance.dsse import sign_payload
 from specdecode.governance.opened import OPENED_NAME, progress_body, read_opened
 from specdecode.governance.opening import open_once
+from specdecode.governance.signing import encode_base64
+from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import VAULT_NAME, _Unlocked, read_vault
 from specdecode.governance.vault_key import new_share
 from tests.governance.confirmations import (
@@ -26,7 +33,25 @@ from tests.governance.confirmations import (
     prompts,
     statement,
 )
-from tests.governance.keys import ADA, STRANGER
+from tests.governance.keys import STRANGER
+
+
+class Tag:
+    """An anchor that believes what it is shown."""
+
+    name = "git-tag"
+
+    def verify(self, evidence):
+        assert evidence.name == self.name
+
+
+class BrokenTag(Tag):
+    def verify(self, evidence):
+        raise TamperedError("the tag is another one now")
+
+
+def evidence(head, name="git-tag"):
+    return AnchorEvidence(name=name, head=head, proof=None)
 
 
 @pytest.fixture
@@ -107,7 +132,7 @@ def test_a_prompt_is_on_record_before_it_is_decrypted(site, monkeypatch):
 
 def test_the_record_names_what_was_opened_and_against_what(site):
     head = site.ledger.head
-    show(site, 1, anchor="git-tag", anchored_head=head)
+    show(site, 1, anchor=Tag(), evidence=evidence(head))
     opened, line = read_opened(site.vault), site.history.opened
 
     assert opened.digests.candidate_sha256 == CANDIDATE
@@ -137,7 +162,7 @@ class TestRefusedBeforeAnythingIsConsumed:
         assert not opened_file(site).exists()
 
     def test_a_ledger_that_was_edited(self, site):
-        site.ledger.append("amendment", {"why": "a"})
+        site.ledger.append("verdict", {"status": "GO"})
         path = site.ledger.path
         path.write_bytes(path.read_bytes().replace(b'"seal"', b'"opened"', 1))
         with pytest.raises(TamperedError, match="edited"):
@@ -147,14 +172,37 @@ class TestRefusedBeforeAnythingIsConsumed:
     def test_a_ledger_cut_off_behind_the_anchor(self, site):
         path = site.ledger.path
         content = path.read_bytes()
-        site.ledger.append("amendment", {"why": "a stricter rule"})
+        site.ledger.append("verdict", {"status": "NO_GO"})
         head = site.ledger.head
         path.write_bytes(content)
-        self.refuse(site, TamperedError, "cut off", anchor="git-tag", anchored_head=head)
+        match = "no line from the seal on has the anchored head"
+        self.refuse(site, TamperedError, match, anchor=Tag(), evidence=evidence(head))
+
+    def test_an_anchor_older_than_the_seal(self, site):
+        """It says nothing about whether the seal was there."""
+        head = site.ledger.head
+        again = site.sealed_again(SEALED | {"plan": "1" * 64})
+        match = "no line from the seal on has the anchored head"
+        self.refuse(again, TamperedError, match, anchor=Tag(), evidence=evidence(head))
+
+    def test_an_anchor_whose_proof_does_not_hold(self, site):
+        shown = evidence(site.ledger.head)
+        self.refuse(site, TamperedError, "another one now", anchor=BrokenTag(), evidence=shown)
+
+    @pytest.mark.parametrize("name", [None, "none"])
+    def test_a_plan_sealed_with_an_anchor_and_no_evidence_of_it(self, site, name):
+        tagged = site.sealed_again({**SEALED, "plan": "1" * 64}, anchor="git-tag")
+        shown = name and evidence(tagged.ledger.head, name)
+        match = "sealed with the anchor git-tag: give its evidence"
+        self.refuse(tagged, ConfigError, match, evidence=shown)
 
     def test_a_ledger_that_never_had_the_seal(self, site):
         site.ledger.path.unlink()
         self.refuse(site, TamperedError, "the ledger has no seal")
+
+    def test_a_seal_that_a_later_one_replaced(self, site):
+        site.sealed_again(SEALED)
+        self.refuse(site, EvidenceError, "sealed anew")
 
     def test_a_seal_by_a_stranger(self, site):
         strange = site.sealed_again(key=STRANGER)
@@ -162,9 +210,11 @@ class TestRefusedBeforeAnythingIsConsumed:
 
     def test_a_seal_whose_content_was_exchanged_under_its_signature(self, site):
         """Also put on record in the ledger, as someone with all files would."""
-        other = sign_payload(canonical_bytes(statement({"plan": "0" * 64})), ADA)
-        forged = site.seal.model_copy(update={"payload": other.payload})
-        site.ledger.append("seal", {"envelope_sha256": forged.sha256})
+        at = utc_now()
+        other = canonical_bytes(statement(SEALED | {"plan": "0" * 64}, utc_text(at)))
+        forged = site.seal.model_copy(update={"payload": encode_base64(other)})
+        body = {"seal_sha256": forged.sha256, "envelope": forged.to_json()}
+        site.ledger.append("seal", body, at=at)
         self.refuse(site, TamperedError, "does not fit what was signed", seal=forged)
 
     @pytest.mark.parametrize(
@@ -176,21 +226,10 @@ class TestRefusedBeforeAnythingIsConsumed:
             {"subject": [{"name": "plan", "digest": {"sha1": "0" * 40}}]},
             {"extra": 1},
         ],
-        ids=lambda fields: next(iter(fields)),
+        ids=["approval", "version", "empty", "sha1", "extra"],
     )
     def test_an_envelope_that_holds_no_seal(self, site, fields):
-        odd = site.sealed_again(SEALED, **fields)
-        self.refuse(odd, TamperedError, "holds no seal of a plan")
-
-    def test_a_payload_in_another_spelling(self, site):
-        spaced = json.dumps(statement(SEALED)).encode()
-        self.refuse(site.sealed_again(payload=spaced), TamperedError, "holds no seal of a plan")
-
-    def test_a_subject_sealed_twice(self, site):
-        double = statement(SEALED)
-        double["subject"].append({"name": "plan", "digest": {"sha256": "0" * 64}})
-        payload = canonical_bytes(double)
-        self.refuse(site.sealed_again(payload=payload), TamperedError, "names a subject twice")
+        self.refuse(site.sealed_again(SEALED, **fields), TamperedError, "not a signed|the envelope holds")
 
     @pytest.mark.parametrize("subjects", [SEALED, SEALED | {"confirmation": "0" * 64}])
     def test_a_seal_about_other_prompts(self, site, subjects):
@@ -252,8 +291,17 @@ class TestConsumed:
         again = site.sealed_again({**SEALED, "confirmation": manifest, "plan": "1" * 64})
         now = site.present | {"plan": "1" * 64}
 
-        with pytest.raises(ConfirmationConsumed, match="differ now: seal, plan"):
+        with pytest.raises(TamperedError, match="opened before the plan was sealed"):
             open_once(again.request(present=lambda: now))
+
+    def test_of_two_plans_sealed_for_one_set_the_first_to_open_it_has_it(self, site):
+        manifest = read_vault(site.vault).manifest.sha256
+        other = site.sealed_again({**SEALED, "confirmation": manifest, "plan": "1" * 64})
+        now = site.present | {"plan": "1" * 64}
+        show(site, 1)
+
+        with pytest.raises(ConfirmationConsumed, match="differ now: seal, plan"):
+            open_once(other.request(present=lambda: now))
 
     def test_an_opening_that_died_before_the_ledger_knew_is_consumed_all_the_same(
         self, site, monkeypatch
@@ -356,7 +404,7 @@ class TestTracesRemoved:
         site.ledger.path.write_bytes(content)
 
         with pytest.raises(TamperedError, match="cut off"):
-            open_once(site.request(OTHER_CANDIDATE, anchor="git-tag", anchored_head=head))
+            open_once(site.request(OTHER_CANDIDATE, anchor=Tag(), evidence=evidence(head)))
         assert len(show(site, 5, candidate=OTHER_CANDIDATE)) == 5
 
     def test_an_opened_line_that_is_none(self, site):
@@ -381,8 +429,8 @@ class TestCopies:
         shutil.copytree(site.vault, site.folder / "copy")
         real = opening_module.Opening._create
 
-        def create(self, entries):
-            opened = real(self, entries)
+        def create(self, *arguments):
+            opened = real(self, *arguments)
             monkeypatch.undo()
             show(site, 1, vault=site.folder / "copy")
             return opened
