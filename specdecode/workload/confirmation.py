@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
+from specdecode.errors import ConfigError
 from specdecode.measurement.records import Record
 from specdecode.workload.compile import ChatTokenizer, encode
 from specdecode.workload.offline import Generator, failed_record, generate_record, warm_up
@@ -68,6 +71,9 @@ class ConfirmationRun:
         Args:
             index: place of the prompt in the sealed order, from 0.
             document: the prompt.
+
+        Raises:
+            ConfigError: it is none; `specdecode vault lock` lets no such object in.
         """
         prompt, row = self._row(document)
         longest = max(setting.params.max_tokens for setting in self._settings)
@@ -97,7 +103,12 @@ class ConfirmationRun:
         return [replace(g, order_index=index * len(own) + g.order_index) for g in own]
 
     def _row(self, document: Mapping[str, Any]) -> tuple[Prompt, dict[str, Any]]:
-        prompt = Prompt.model_validate(document)
+        try:
+            prompt = Prompt.model_validate(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"not a prompt: {field}: {first['msg']}") from error
         ids = encode(prompt, self._tokenizer)
         return prompt, {
             "category": prompt.category,
