@@ -229,7 +229,9 @@ class TestRefusedBeforeAnythingIsConsumed:
         ids=["approval", "version", "empty", "sha1", "extra"],
     )
     def test_an_envelope_that_holds_no_seal(self, site, fields):
-        self.refuse(site.sealed_again(SEALED, **fields), TamperedError, "not a signed|the envelope holds")
+        self.refuse(
+            site.sealed_again(SEALED, **fields), TamperedError, "not a signed|the envelope holds"
+        )
 
     @pytest.mark.parametrize("subjects", [SEALED, SEALED | {"confirmation": "0" * 64}])
     def test_a_seal_about_other_prompts(self, site, subjects):
