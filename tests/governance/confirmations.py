@@ -151,9 +151,12 @@ def put_seal(
     return envelope
 
 
-def build(folder: Path, count: int = 5) -> Site:
-    new_share(folder / "holder.key")
-    lock(prompts(count), folder / "vault", [read_share(folder / "holder.key")])
+def build(folder: Path, count: int = 5, holders: int = 1) -> Site:
+    """Lock prompts and seal them."""
+    keys = [folder / f"holder{number or ''}.key" for number in (0, 2, 3)][:holders]
+    for key in keys:
+        new_share(key)
+    lock(prompts(count), folder / "vault", [read_share(key) for key in keys])
     return Site(folder, put_seal(folder))
 
 

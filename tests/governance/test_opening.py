@@ -19,6 +19,7 @@ from specdecode.errors import (
 from specdecode.governance import opening as opening_module
 from specdecode.governance.anchor import AnchorEvidence
 from specdecode.governance.canonical import canonical_bytes
+from specdecode.governance.ledger import repair_ledger
 from specdecode.governance.opened import OPENED_NAME, progress_body, read_opened
 from specdecode.governance.opening import open_once
 from specdecode.governance.signing import encode_base64
@@ -414,6 +415,37 @@ class TestTracesRemoved:
 
         with pytest.raises(TamperedError, match="line 2: not an opening"):
             open_once(site.request())
+
+    def test_a_last_line_cut_short_by_a_crash_is_repaired_and_the_opening_goes_on(self, site):
+        show(site, 1)
+        with open_once(site.request()) as opening:
+            next(opening.prompts())
+        path = site.ledger.path
+        path.write_bytes(path.read_bytes()[:-20])
+
+        with pytest.raises(TamperedError, match="specdecode ledger repair"):
+            open_once(site.request())
+        repair_ledger(path)
+        assert [handed.index for handed in show(site, 5)] == [1, 2, 3, 4]
+
+
+class TestSeveralHolders:
+    def test_all_keys_together_open_it_in_any_order(self, tmp_path):
+        site = build(tmp_path, holders=2)
+        both = [tmp_path / "holder.key", tmp_path / "holder2.key"]
+
+        with pytest.raises(ConfigError, match="opens with 2 keys together"):
+            open_once(site.request())
+        assert still_closed(site)
+        assert len(show(site, 2, key_files=both)) == 2
+        assert len(show(site, 5, key_files=both[::-1])) == 3
+
+    def test_the_same_key_twice_is_not_two_holders(self, tmp_path):
+        site = build(tmp_path, holders=2)
+
+        with pytest.raises(ConfigError, match="given twice"):
+            open_once(site.request(key_files=[site.key_file] * 2))
+        assert site.history.handed_out == []
 
 
 class TestCopies:
