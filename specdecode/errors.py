@@ -8,7 +8,8 @@
     │   ├── PromptTooLongError     no room for a reply in the context      (also ValueError)
     │   ├── PromptFileError        malformed prompts: file, line, field    (also ValueError)
     │   ├── DataValidationError    the data failed its checks; names rows  (also ValueError)
-    │   └── MissingPrerequisiteError   a package, file or service is not there
+    │   ├── MissingPrerequisiteError   a package, file or service is not there
+    │   └── ConfirmationConsumed   the confirmation prompts were opened for something else
     ├── EvidenceError              evidence is incomplete, inconsistent or was changed
     ├── TamperedError              a signed or chained record was changed: exit code 3
     └── EngineError                decoding itself failed
@@ -82,6 +83,10 @@ class DataValidationError(UserError, ValueError):
 
 class MissingPrerequisiteError(UserError):
     """A package, file or service is not there; the message names the command that gets it."""
+
+
+class ConfirmationConsumed(UserError):  # noqa: N818 - a state of the set, which governance names so
+    """The confirmation prompts were opened before, for another candidate, plan or set of inputs."""
 
 
 class EvidenceError(SpecdecodeError):

@@ -112,11 +112,11 @@ def measure(
     checkers = {
         name: _CHECKER.validate_json(row["checker"] or "null") for name, row in rows.items()
     }
-    _warm_up(engines, rows[todo[0].prompt_id], settings)
+    warm_up(engines, rows[todo[0].prompt_id]["prompt_token_ids"], settings)
     try:
         with progress("measure", len(plan), resumed, console) as advance:
             for generation in todo:
-                record = _generate(
+                record = generate_record(
                     generation,
                     rows[generation.prompt_id],
                     engines[generation.arm],
@@ -144,15 +144,17 @@ def _safe(rows: int, total: int, what_next: str = "Run") -> str:
     return f"{rows} of {total} rows are safe. {what_next} the same command again to continue."
 
 
-def _warm_up(
-    engines: Mapping[str, Generator], row: Mapping[str, Any], settings: Sequence[SamplingSetting]
+def warm_up(
+    engines: Mapping[str, Generator],
+    prompt_token_ids: Sequence[int],
+    settings: Sequence[SamplingSetting],
 ) -> None:
     """One short unrecorded generation per arm and setting: first calls allocate and compile."""
     for arm, engine in engines.items():
         for setting in settings:
             params = _with(setting.params, seed=0, max_tokens=WARM_UP_TOKENS)
             try:
-                engine.generate([list(row["prompt_token_ids"])], params)
+                engine.generate([list(prompt_token_ids)], params)
             except Exception as error:  # noqa: BLE001 - if it is real, it comes back as a recorded row
                 log.warning("warm-up of arm %s failed: %s", arm, _describe(error))
 
@@ -168,28 +170,26 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-def _generate(
+def generate_record(
     generation: Generation,
     row: Mapping[str, Any],
     engine: Generator,
     checker: Checker | None,
     run: Mapping[str, Any],
 ) -> Record:
-    fields: dict[str, Any] = {
-        **run,
-        "request_id": generation.request_id,
-        "prompt_id": generation.prompt_id,
-        "arm": generation.arm,
-        "category": row["category"],
-        "difficulty": row["difficulty"],
-        "language": row["language"],
-        "prompt_tokens": row["prompt_tokens"],
-        "prompt_token_ids": list(row["prompt_token_ids"]),
-        "sampling": generation.sampling.recorded(),
-        "seed": generation.seed,
-        "order_index": generation.order_index,
-        "started_at": datetime.now(UTC),
-    }
+    """Decode once, and say in a row what came of it; a failure is a row too.
+
+    Args:
+        generation: what is decoded, and with which seed.
+        row: the prompt, with the columns of a compiled table.
+        engine: of the generation's arm.
+        checker: of the prompt.
+        run: the fields `stage`, `profile` and `manifest_sha256`, alike in all rows.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    fields = _asked(generation, row, run)
     params = _with(generation.sampling.params, seed=generation.seed)
     try:
         result = engine.generate([list(row["prompt_token_ids"])], params)[0]
@@ -205,6 +205,33 @@ def _generate(
     # Outside the timed region, and after it: a check may start a process of its own.
     quality = None if record.output_text is None else check(checker, record.output_text)
     return record.model_copy(update={"quality": quality, "peak_rss_bytes": peak_rss_bytes()})
+
+
+def failed_record(
+    generation: Generation, row: Mapping[str, Any], run: Mapping[str, Any], error: str
+) -> Record:
+    """The row of a generation of which there is nothing but the reason why."""
+    return Record(**_asked(generation, row, run), error=error)
+
+
+def _asked(
+    generation: Generation, row: Mapping[str, Any], run: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        **run,
+        "request_id": generation.request_id,
+        "prompt_id": generation.prompt_id,
+        "arm": generation.arm,
+        "category": row["category"],
+        "difficulty": row["difficulty"],
+        "language": row["language"],
+        "prompt_tokens": row["prompt_tokens"],
+        "prompt_token_ids": list(row["prompt_token_ids"]),
+        "sampling": generation.sampling.recorded(),
+        "seed": generation.seed,
+        "order_index": generation.order_index,
+        "started_at": datetime.now(UTC),
+    }
 
 
 def _refuse_without_drafts(result: Any) -> None:

@@ -1,0 +1,303 @@
+"""`specdecode confirm`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specdecode.cli.confirm_inputs import Inputs, read_inputs
+from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stderr, stdout
+from specdecode.cli.documents import read_json_object
+from specdecode.cli.exit_codes import GO, INCONCLUSIVE
+from specdecode.cli.keys import DEFAULT_LEDGER, LedgerOption, SignersOption
+from specdecode.cli.plan_seal import inside, repository, signers_of
+from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.errors import ConfigError, TamperedError
+
+if TYPE_CHECKING:
+    from specdecode.governance.anchor import AnchorEvidence
+    from specdecode.governance.dsse import Envelope
+    from specdecode.governance.opening import Handed
+    from specdecode.governance.opening_request import Request
+    from specdecode.governance.verdict import Verdict
+    from specdecode.measurement.records import Record
+    from specdecode.models import LoadedModel
+    from specdecode.workload.confirmation import ConfirmationRun
+
+
+def confirm_command(  # noqa: PLR0917 - typer reads each as an option
+    plan: Annotated[Path, typer.Option("--plan", help="The sealed plan (YAML).")],
+    vault: Annotated[Path, typer.Option("--vault", help="Folder of the confirmation set.")],
+    key: Annotated[
+        list[Path], typer.Option("--key", help="A holder's vault key; repeat for every holder.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows, audit and verdict.")],
+    seal: Annotated[
+        Path | None, typer.Option("--seal", help="The plan's seal; by default PLAN.seal.json.")
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option("--anchor", help="Evidence of the anchor; by default PLAN.anchor.json."),
+    ] = None,
+    params: Annotated[Path, typer.Option("--params", help="Parameters of the run.")] = Path(
+        "params.yaml"
+    ),
+    manifest: Annotated[
+        Path, typer.Option("--manifest", help="Input manifest: the candidate, frozen.")
+    ] = Path("reports/manifest.json"),
+    target: Annotated[Path, typer.Option("--target", help="Folder of the target model.")] = Path(
+        "models/target"
+    ),
+    signers: SignersOption = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    as_json: JsonFlag = False,
+) -> None:
+    """Open the confirmation set, once and for this candidate only, and print the verdict.
+
+    Checks seal, ledger, anchor and that nothing sealed has changed; puts the opening on record;
+    then decodes each prompt by every arm, audits the rows and decides. After a crash the same
+    command goes on, without the prompt that was in flight: its rows count as failed. For another
+    candidate the set stays closed for good.
+
+    Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID, 3 TAMPERED, 2 wrong usage or consumed.
+    """
+    from specdecode.governance.confirmation import confirm
+    from specdecode.governance.opening import open_once
+    from specdecode.measurement.spool import RowSpool
+    from specdecode.workload.progress import progress
+
+    inputs = read_inputs(plan, params, manifest, target)
+    request = _request(
+        inputs,
+        plan,
+        vault=vault,
+        keys=key,
+        seal=_envelope(seal or plan.with_suffix(".seal.json")),
+        evidence=_evidence(anchor, plan.with_suffix(".anchor.json")),
+        signers=signers,
+        ledger=ledger,
+    )
+    no_progress_in_a_pipe()
+    with stderr().status("loading"):
+        model, run = _ready(inputs)
+    with (
+        open_once(request) as opening,
+        RowSpool(out / "spool", inputs.manifest_sha256) as spool,
+        progress("confirm", opening.count, len(opening.history.handed_out)) as advance,
+    ):
+
+        def rows(block: Sequence[Handed]) -> Iterator[Record]:
+            for handed in block:
+                yield from run.rows(handed.index, handed.prompt)
+                advance(f"prompt {handed.index + 1}")
+
+        def lost(handed: Handed, why: str) -> Iterator[Record]:
+            return run.failed_rows(handed.index, handed.prompt, why)
+
+        done = confirm(opening, spool, rows, lost)
+        records, at = spool.records(), opening.opened.at
+    verdict = _judge(inputs, model, records, out)
+    _put_on_record(request, verdict)
+    exploratory = _exploratory(request, inputs)
+    document = {
+        "status": verdict.status.value,
+        "exploratory": exploratory,
+        "opened_at": at,
+        "prompts": done.prompts,
+        "lost": done.lost,
+        "rows": str(out / "rows.parquet"),
+        "verdict": str(out / "verdict.json"),
+        "ledger": str(ledger),
+        "head": request.ledger.head,
+        "reasons": verdict.reasons,
+    }
+    if as_json:
+        emit_json(document)
+    else:
+        _show(document)
+    code = verdict.exit_code
+    raise typer.Exit(INCONCLUSIVE if exploratory and code == GO else code)
+
+
+def _request(
+    inputs: Inputs,
+    plan: Path,
+    *,
+    vault: Path,
+    keys: Sequence[Path],
+    seal: Envelope,
+    evidence: AnchorEvidence | None,
+    signers: Path | None,
+    ledger: Path,
+) -> Request:
+    from specdecode.governance import plan_sha256
+    from specdecode.governance.anchor import NoAnchor, anchor_named
+    from specdecode.governance.drift import CANDIDATE_SUBJECT
+    from specdecode.governance.ledger import Ledger
+    from specdecode.governance.opened import OPENED_NAME
+    from specdecode.governance.opening_request import Request
+    from specdecode.governance.sealing import CONFIRMATION_SUBJECT
+    from specdecode.governance.statements import PLAN_SUBJECT, PlanSeal, read_statement
+    from specdecode.governance.subjects import present_subjects
+
+    root = repository(plan)
+    _, subjects = read_statement(seal, PlanSeal)  # names only; `open_once` verifies the seal
+    computed = {PLAN_SUBJECT, CONFIRMATION_SUBJECT, CANDIDATE_SUBJECT}
+    written = [_inside(root, path) for path in (ledger, vault / OPENED_NAME)]
+
+    def present() -> Mapping[str, str]:
+        files = present_subjects(
+            root, sorted(set(subjects) - computed), [name for name in written if name]
+        )
+        own = {PLAN_SUBJECT: plan_sha256(inputs.plan), CANDIDATE_SUBJECT: inputs.candidate_now()}
+        return {**files, **own}
+
+    return Request(
+        vault=vault,
+        key_files=keys,
+        seal=seal,
+        signers=signers_of(inputs.plan.approvals.signers_file, signers)[1],
+        ledger=Ledger(ledger),
+        candidate_sha256=inputs.manifest_sha256,
+        present=present,
+        anchor=NoAnchor() if evidence is None else anchor_named(evidence.name, root),
+        evidence=evidence,
+    )
+
+
+def _inside(root: Path, path: Path) -> str | None:
+    try:
+        return inside(root, path)
+    except ConfigError:
+        return None  # outside of the repository it is in no tree anyway
+
+
+def _envelope(path: Path) -> Envelope:
+    from specdecode.governance.dsse import parse_envelope
+
+    try:
+        return parse_envelope(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror or error}); `specdecode plan seal` writes it"
+        ) from error
+
+
+def _evidence(given: Path | None, beside: Path) -> AnchorEvidence | None:
+    from pydantic import ValidationError
+
+    from specdecode.governance.anchor import AnchorEvidence
+
+    if given is None and not beside.is_file():
+        return None
+    try:
+        return AnchorEvidence.model_validate(read_json_object(given or beside))
+    except ValidationError as error:
+        raise TamperedError(f"{given or beside}: not the evidence of an anchor") from error
+
+
+def _ready(inputs: Inputs) -> tuple[LoadedModel, ConfirmationRun]:
+    """Models loaded and warmed up: what fails here has consumed nothing."""
+    import torch
+
+    from specdecode.workload.compile import load_tokenizer
+    from specdecode.workload.confirmation import ConfirmationRun
+
+    if (threads := inputs.params["decoding"].get("threads")) is not None:
+        torch.set_num_threads(threads)
+    tokenizer, context_tokens = load_tokenizer(inputs.target)
+    model, engines = inputs.load()
+    run = ConfirmationRun(
+        engines,
+        inputs.settings,
+        tokenizer,
+        context_tokens,
+        master_seed=inputs.params["seeds"]["sampling"],
+        manifest_sha256=inputs.manifest_sha256,
+        profile=inputs.params["profile"],
+    )
+    run.warm_up()
+    return model, run
+
+
+def _judge(inputs: Inputs, model: LoadedModel, records: Sequence[Record], out: Path) -> Verdict:
+    """Audit and decide; both and the rows go to `out`. The same rows give the same bytes."""
+    from specdecode.governance import decide
+    from specdecode.measurement.records import to_table, write_parquet
+
+    table = to_table(records)
+    write_parquet(table, out / "rows.parquet")
+    audit = _audit(inputs, model, records)
+    if audit is not None:
+        (out / "audit.json").write_text(json.dumps(audit, indent=2) + "\n", encoding="utf-8")
+    verdict = decide(inputs.plan, table, audit, inputs.manifest)
+    (out / "verdict.json").write_bytes(verdict.to_bytes())
+    return verdict
+
+
+def _audit(inputs: Inputs, model: LoadedModel, records: Sequence[Record]) -> dict[str, Any] | None:
+    from specdecode.audit import audit_arms
+    from specdecode.measurement.digest import rows_sha256
+
+    alpha = inputs.audit_alpha
+    if alpha is None:
+        return None
+    arms: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in inputs.plan.arms}
+    for record in records:
+        arms[record.arm].append(record.model_dump())
+    reports = audit_arms(arms, model, inputs.draft, alpha, baseline_arm=inputs.plan.baseline)
+    return {
+        "schema": "specdecode.audit/1",
+        "alpha": alpha,
+        "rows_sha256": rows_sha256(records),
+        "arms": {arm: report.to_json() for arm, report in reports.items()},
+    }
+
+
+def _put_on_record(request: Request, verdict: Verdict) -> None:
+    """Once: a second run of a finished confirmation comes to the same verdict."""
+    from specdecode.governance.canonical import sha256_hex
+
+    digest = sha256_hex(verdict.to_bytes())
+    lines = request.ledger.entries()
+    if any(e.kind == "verdict" and e.body.get("verdict_sha256") == digest for e in lines):
+        return
+    request.ledger.append(
+        "verdict",
+        {
+            "plan_sha256": verdict.plan_sha256,
+            "verdict_sha256": digest,
+            "status": verdict.status.value,
+            "rows_sha256": verdict.rows_sha256,
+        },
+    )
+
+
+def _exploratory(request: Request, inputs: Inputs) -> list[str]:
+    """Why the result confirms nothing: deviations decided after the set was opened."""
+    from specdecode.governance import plan_sha256
+    from specdecode.governance.amendments import exploratory
+
+    foreseen = [entry.name for entry in inputs.plan.contingencies]
+    return exploratory(request.ledger, foreseen, plan_sha256(inputs.plan))
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    console, status = stdout(), document["status"]
+    console.print(f"[{STATUS_STYLE.get(status, 'bold')}]{status}[/]")
+    for reason in document["reasons"]:
+        console.print(f"  - {reason}", markup=False)
+    for reason in document["exploratory"]:
+        console.print(f"EXPLORATORY: {reason}", markup=False)
+    console.print(
+        f"\n{document['prompts']} prompts, {document['lost']} of them lost to a crash; opened "
+        f"{document['opened_at']}",
+        markup=False,
+    )
+    for name in ("rows", "verdict", "ledger", "head"):
+        console.print(f"{name:8}{document[name]}", markup=False)
+    console.print("Anchor this head (`specdecode ledger anchor`): without, a cut would not show.")

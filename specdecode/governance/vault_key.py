@@ -1,0 +1,89 @@
+"""Key files of a vault: each holder has one, and all of them together open it.
+
+The key that wraps a vault's data key is derived (HKDF-SHA256, RFC 5869) from every holder's random
+share, so two shares kept by two people make one of them unable to look alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from specdecode.errors import ConfigError
+from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.durable import create_file
+from specdecode.governance.signing import decode_base64, encode_base64
+
+SHARE_BYTES = 32
+_INFO = b"specdecode.vault/1 key encryption"
+
+
+def new_share(path: Path | str) -> str:
+    """Write a fresh share to a new file of mode 0600.
+
+    Returns:
+        Its id, which a vault's public manifest names.
+
+    Raises:
+        ConfigError: the file exists: what it opens would be lost with it.
+        OSError: the folder cannot be written.
+    """
+    path, share = Path(path), secrets.token_bytes(SHARE_BYTES)
+    try:
+        create_file(path, encode_base64(share).encode("ascii") + b"\n", mode=0o600)
+    except FileExistsError as error:
+        raise ConfigError(f"{path}: exists; move it away or choose another name") from error
+    return share_id(share)
+
+
+def read_share(path: Path | str) -> bytes:
+    """Read a share, 32 bytes.
+
+    Raises:
+        ConfigError: no such file, others may read it, or it is not a share.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if mode & 0o077:
+        raise ConfigError(
+            f"{path}: others may read this key (mode {mode:o}); `chmod 600` it, and lock a new "
+            "vault with a new key if it may have been copied"
+        )
+    try:
+        share = decode_base64(content.decode("ascii").removesuffix("\n"))
+    except (UnicodeDecodeError, ConfigError) as error:
+        raise ConfigError(
+            f"{path}: not a vault key; `specdecode vault key` makes one ({error})"
+        ) from error
+    if len(share) != SHARE_BYTES:
+        raise ConfigError(f"{path}: a vault key has {SHARE_BYTES} bytes, not {len(share)}")
+    return share
+
+
+def share_id(share: bytes) -> str:
+    """First 16 hex digits of a SHA-256 over the share; names it without telling it."""
+    return sha256_hex(b"specdecode.vault/1 key id" + share)[:16]
+
+
+def key_encryption_key(shares: Sequence[bytes]) -> bytes:
+    """The wrapping key (32 bytes) of all shares, in whatever order they come.
+
+    Raises:
+        ConfigError: there is no share, or one of them is given twice.
+    """
+    if not shares:
+        raise ConfigError("no vault key was given; name every holder's key file")
+    if len(set(shares)) < len(shares):
+        raise ConfigError("the same vault key was given twice; each holder has one of their own")
+    return HKDF(SHA256(), 32, salt=None, info=_INFO).derive(b"".join(sorted(shares)))
