@@ -1,0 +1,170 @@
+"""Write an evidence bundle: everything a stranger needs to check a verdict, in one archive.
+
+docs/evidence.md says what is in it and what it proves. The archive is deterministic and not
+compressed: the same input gives the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from specdecode.errors import ConfigError
+from specdecode.governance.canonical import canonical_bytes, sha256_hex
+from specdecode.governance.dsse import Envelope
+from specdecode.governance.ledger import verify_ledger
+from specdecode.governance.plan import canonical_json, load_plan
+from specdecode.governance.signers import Signers
+from specdecode.governance.tables import Rows, as_table
+from specdecode.governance.timestamps import utc_text
+from specdecode.governance.verdict import Verdict
+from specdecode.governance.verifier import GUIDE, PROGRAM, pack
+from specdecode.governance.withheld import Withheld
+from specdecode.measurement.records import checked, sync_folder, to_records
+
+BUNDLE_SCHEMA = "specdecode.bundle/1"
+NO_ANCHOR: Mapping[str, Any] = {"name": "none", "proof": None}
+
+
+def write_bundle(
+    out: Path | str,
+    *,
+    at: datetime,
+    plan_file: Path | str,
+    verdict: Verdict,
+    rows: Rows,
+    audit: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    data_quality: bytes,
+    dvc_lock: bytes,
+    seal: Envelope | None = None,
+    signers: Signers | None = None,
+    ledger: bytes | None = None,
+    anchors: Sequence[Mapping[str, Any]] = (),
+    approvals: Sequence[Envelope] = (),
+    cards: Mapping[str, bytes] | None = None,
+    withheld: Withheld | None = None,
+) -> str:
+    """Write the archive in one step: readers see no half of it.
+
+    What is written is not checked here; `verifier.verify` on the result does that.
+
+    Args:
+        out: the archive; its folder is made.
+        at: when the bundle is made, by which approvals must not have expired. An argument and not
+            the clock, so that the same input gives the same bytes.
+        plan_file: the plan as written (YAML).
+        verdict: on these rows.
+        rows: as `decide` takes them.
+        audit: the audit document of these rows.
+        manifest: the input manifest, with its entries.
+        data_quality: the file of data-quality results, as it was hashed into the manifest.
+        dvc_lock: the file dvc.lock.
+        seal: of the plan; without it the verifier calls the bundle INVALID unless told not to.
+        signers: whose signatures count; needed with a seal or approvals.
+        ledger: its bytes.
+        anchors: {"name": "none" | "git-tag" | "rfc3161", "proof": object or null} each.
+        approvals: of this verdict.
+        cards: model cards by file name.
+        withheld: how to withhold the rows' texts; None puts the rows in whole.
+
+    Returns:
+        SHA-256 of the archive.
+
+    Raises:
+        ConfigError: the plan cannot be read, or signatures come without signers.
+        EvidenceError: the rows are no rows.
+        TamperedError: the ledger is broken.
+    """
+    if signers is None and (seal is not None or approvals):
+        raise ConfigError("a seal or approval without signers: pass the keys that count")
+    plan_file = Path(plan_file)
+    plan = load_plan(plan_file)
+    lines = sorted(record.to_json_line() for record in to_records(checked(as_table(rows))))
+    if not lines:
+        raise ConfigError("there are no rows; an empty bundle would be evidence of nothing")
+    row_files, form = _whole(lines) if withheld is None else withheld.files(lines)
+    record = {
+        "schema": "specdecode.bundle.record/1",
+        "at": utc_text(at),
+        "rows": form,
+        "anchors": [dict(anchor) for anchor in anchors or (NO_ANCHOR,)],
+        "ledger_head": None if ledger is None else verify_ledger(ledger).intact().head,
+    }
+    files = row_files | {
+        "VERIFY.md": GUIDE.read_bytes(),
+        "verify.py": PROGRAM.read_bytes(),
+        "plan.yaml": plan_file.read_bytes(),
+        "plan.json": canonical_json(plan).encode("utf-8"),
+        "verdict.json": verdict.to_bytes(),
+        "audit.json": _json(audit),
+        "manifest.json": _json(manifest),
+        "data_quality.json": data_quality,
+        "dvc.lock": dvc_lock,
+        "record.json": _json(record),
+    }
+    if seal is not None:
+        files["seal.json"] = seal.to_bytes()
+    if signers is not None:
+        files["signers.json"] = _signers(signers)
+    if ledger is not None:
+        files["ledger.jsonl"] = ledger
+    files |= {f"approvals/{i:03}.json": given.to_bytes() for i, given in enumerate(approvals)}
+    files |= {f"cards/{_plain(name)}": content for name, content in (cards or {}).items()}
+    files["MANIFEST.json"] = manifest_of(files)
+    archive = pack(files)
+    _write(Path(out), archive)
+    return sha256_hex(archive)
+
+
+def manifest_of(files: Mapping[str, bytes]) -> bytes:
+    """MANIFEST.json: SHA-256 and size of every other file."""
+    listed = {
+        name: {"sha256": sha256_hex(content), "bytes": len(content)}
+        for name, content in files.items()
+        if name != "MANIFEST.json"
+    }
+    return canonical_bytes({"schema": BUNDLE_SCHEMA, "files": listed})
+
+
+def _whole(lines: Sequence[str]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    return {"rows.jsonl": content}, {"form": "full"}
+
+
+def _signers(signers: Signers) -> bytes:
+    entries = [signer.model_dump(mode="json") for signer in signers]
+    return canonical_bytes(sorted(entries, key=lambda entry: str(entry["public_key"])))
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8") + b"\n"
+
+
+def _plain(name: str) -> str:
+    if not name.isascii() or not name.isprintable() or name.startswith(".") or "/" in name:
+        raise ConfigError(f"{name!r}: a model card needs a plain file name in ASCII")
+    return name
+
+
+def _write(out: Path, content: bytes) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(0o644)  # mkstemp made it private; evidence is for everyone
+        partial.replace(out)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(out.parent)

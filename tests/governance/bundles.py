@@ -1,0 +1,220 @@
+"""Evidence bundles for tests: small, with every kind of rule, signed, and easy to attack."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specdecode.governance import (
+    PLAN_ENTRY,
+    Plan,
+    Verdict,
+    decide,
+    plan_sha256,
+    sealed_sha256,
+)
+from specdecode.governance.bundle import manifest_of, write_bundle
+from specdecode.governance.canonical import canonical_bytes, sha256_hex
+from specdecode.governance.chain import EMPTY_HEAD
+from specdecode.governance.dsse import Envelope, sign_payload
+from specdecode.governance.signing import SigningKey
+from specdecode.governance.verifier import pack
+from specdecode.measurement.digest import rows_sha256
+from specdecode.measurement.records import Record, to_table
+from tests.governance.keys import ADA, GRACE, signers
+from tests.governance.plans import FASTER, WHY, small_plan
+from tests.measurement.factories import START, run
+
+SEALED = START - timedelta(days=2)
+DECIDED = START + timedelta(days=1)
+BUNDLED = START + timedelta(days=2)
+EXPIRES = START + timedelta(days=30)
+QUALITY_CHECKS = b'{"success": true}\n'
+
+_SHARED = {"arm": "block", "level": 0.95, "n_min": 20, "why": WHY}
+RULES: list[dict[str, Any]] = [
+    FASTER,
+    _SHARED | {"kind": "quality_non_inferiority", "name": "quality", "role": "secondary",
+               "margin": 0.3},
+    _SHARED | {"kind": "tail_latency", "name": "tail", "role": "guardrail", "metric": "tpot_s",
+               "quantile": 0.95, "threshold": 1.1},
+    _SHARED | {"kind": "tail_latency", "name": "first", "role": "secondary", "metric": "ttft_s",
+               "quantile": 0.9, "threshold": 1.1},
+    _SHARED | {"kind": "acceptance_length", "name": "acceptance", "role": "guardrail",
+               "threshold": 2.0},
+    _SHARED | {"kind": "token_amplification", "name": "amplification", "role": "guardrail",
+               "threshold": 2.5},
+    _SHARED | {"kind": "efficiency_gain", "name": "gain", "role": "secondary", "versus": "token",
+               "threshold": 1.0, "sampling": "sampled"},
+    _SHARED | {"kind": "strata", "name": "everywhere", "role": "guardrail", "n_min": 5,
+               "measure": "speed_ratio", "threshold": 1.0, "insufficient": "report",
+               "strata": {"sampling": ["greedy", "sampled"], "difficulty": ["normal", "hard"],
+                          "language": ["en", "zh"]}},
+    _SHARED | {"kind": "strata", "name": "quality-everywhere", "role": "secondary", "n_min": 5,
+               "measure": "quality_difference", "threshold": -0.5, "insufficient": "report",
+               "strata": {"difficulty": ["normal", "adversarial"], "category": ["chat", "none"]}},
+]  # fmt: skip
+
+
+def utc(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def statement(kind: str, digest: str, **predicate: Any) -> bytes:
+    """An in-toto statement about one digest."""
+    return canonical_bytes(
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [{"name": "it", "digest": {"sha256": digest}}],
+            "predicateType": f"https://specdecode.dev/{kind}/v1",
+            "predicate": predicate,
+        }
+    )
+
+
+def seal_of(plan_digest: str, by: SigningKey = ADA) -> Envelope:
+    return sign_payload(statement("plan-seal", plan_digest), by)
+
+
+def approval_of(verdict_digest: str, by: SigningKey = GRACE, **changes: Any) -> Envelope:
+    fields = {"decision": "approve", "role": "reviewer", "expires": utc(EXPIRES)} | changes
+    return sign_payload(statement("approval", verdict_digest, **fields), by)
+
+
+def chained(*entries: tuple[str, datetime, Mapping[str, Any]]) -> bytes:
+    """A ledger of these entries (kind, time, body), whatever their times are."""
+    lines, previous = [], EMPTY_HEAD
+    for sequence, (kind, at, body) in enumerate(entries):
+        line = canonical_bytes(
+            {"sequence": sequence, "previous": previous, "kind": kind, "at": utc(at), "body": body}
+        )
+        lines.append(line)
+        previous = sha256_hex(line)
+    return b"".join(line + b"\n" for line in lines)
+
+
+def report(word: str = "lossless", *, tokens: int = 3000, log_e: float = -1.5) -> dict[str, Any]:
+    """The audit's report on one arm, as `specdecode.audit` writes it."""
+    crossed = log_e >= math.log(100)
+    return {
+        "verdict": word,
+        "alpha": 0.01,
+        "log_e_value": log_e,
+        "max_log_e_value": max(log_e, 0.0),
+        "tokens_read": tokens,
+        "min_tokens": 2500,
+        "first_evidence": {"kind": "sampled", "tokens_read": tokens} if crossed else None,
+        "sampled": {"verdict": word, "tokens": tokens, "impossible": 0},
+        "greedy": {"verdict": "lossless", "failures": 0, "tokens": 3000, "min_tokens": 459},
+        "rows": {"unjudged": []},
+    }
+
+
+def audit_of(records: Iterable[Record], **reports: dict[str, Any]) -> dict[str, Any]:
+    """The audit document of these rows; `reports` replace single arms'."""
+    arms = {arm: report() for arm in ("plain", "token", "block")} | reports
+    return {"schema": "specdecode.audit/1", "alpha": 0.01, "arms": arms,
+            "rows_sha256": rows_sha256(records)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one bundle is made of."""
+
+    plan: Plan
+    plan_text: str
+    manifest: dict[str, Any]
+    rows: list[Record]
+    audit: dict[str, Any]
+    verdict: Verdict
+
+    @property
+    def verdict_sha256(self) -> str:
+        return sha256_hex(self.verdict.to_bytes())
+
+    def ledger(self) -> bytes:
+        digest = plan_sha256(self.plan)
+        return chained(
+            ("seal", SEALED, {"plan_sha256": digest}),
+            ("opened", START, {"plan_sha256": digest}),
+            ("verdict", DECIDED, {"plan_sha256": digest, "verdict_sha256": self.verdict_sha256}),
+            ("approval", DECIDED, {"verdict_sha256": self.verdict_sha256}),
+        )
+
+    def write(self, folder: Path, name: str = "bundle.zip", **changes: Any) -> Path:
+        """The bundle; `changes` replace arguments of `write_bundle`."""
+        (folder / "plan.yaml").write_text(self.plan_text, encoding="utf-8")
+        arguments: dict[str, Any] = {
+            "at": BUNDLED,
+            "plan_file": folder / "plan.yaml",
+            "verdict": self.verdict,
+            "rows": to_table(self.rows),
+            "audit": self.audit,
+            "manifest": self.manifest,
+            "data_quality": QUALITY_CHECKS,
+            "dvc_lock": b"schema: '2.0'\n",
+            "seal": seal_of(plan_sha256(self.plan)),
+            "signers": signers(),
+            "ledger": self.ledger(),
+            "approvals": [approval_of(self.verdict_sha256)],
+            "cards": {"target.md": b"# Target\n", "draft.md": b"# Draft\n"},
+        }
+        write_bundle(folder / name, **(arguments | changes))
+        return folder / name
+
+
+def case(
+    *rules: dict[str, Any],
+    prompts: int = 24,
+    rows: list[Record] | None = None,
+    change: Callable[[list[Record]], list[Record]] = lambda records: records,
+    reports: Mapping[str, dict[str, Any]] | None = None,
+    **fields: Any,
+) -> Case:
+    """A case under a plan of `rules` (by default one of every kind) and fields."""
+    plan = small_plan(*(rules or RULES), **fields)
+    text = yaml.safe_dump(plan.model_dump(mode="json", by_alias=True), sort_keys=False)
+    entries = {
+        "lock": "c" * 64,
+        "plan": sha256_hex(text.encode("utf-8")),
+        "prompts.validation": sha256_hex(QUALITY_CHECKS),
+        PLAN_ENTRY: plan_sha256(plan),
+    }
+    seal = sealed_sha256(entries)
+    manifest = {"schema": "specdecode.manifest/1", "entries": entries, "manifest_sha256": seal}
+    measured = run(prompts) if rows is None else rows
+    records = change([r.model_copy(update={"manifest_sha256": seal}) for r in measured])
+    audit = audit_of(records, **(reports or {}))
+    return Case(plan, text, manifest, records, audit,
+                decide(plan, to_table(records), audit, manifest))  # fmt: skip
+
+
+@cache
+def good() -> Case:
+    """One that leads to GO."""
+    return case()
+
+
+def with_other(case_: Case, **changes: Any) -> Case:
+    """The case with some parts replaced and the others left as they were."""
+    return replace(case_, **changes)
+
+
+def repacked(files: Mapping[str, bytes]) -> bytes:
+    """The archive of these files, its MANIFEST.json made to fit: an attacker without a key."""
+    return pack(dict(files) | {"MANIFEST.json": manifest_of(files)})
+
+
+def edited(content: bytes, change: Callable[[Any], Any]) -> bytes:
+    """A JSON file with its document changed in place (or replaced)."""
+    document = json.loads(content)
+    changed = change(document)
+    return json.dumps(document if changed is None else changed).encode("utf-8")
