@@ -16,10 +16,11 @@ from typing import Any
 
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
-from specdecode.governance.dsse import Envelope
+from specdecode.governance.dsse import Envelope, sign_payload
 from specdecode.governance.ledger import verify_ledger
 from specdecode.governance.plan import canonical_json, load_plan
 from specdecode.governance.signers import Signers
+from specdecode.governance.signing import SigningKey
 from specdecode.governance.tables import Rows, as_table
 from specdecode.governance.timestamps import utc_text
 from specdecode.governance.verdict import Verdict
@@ -28,6 +29,7 @@ from specdecode.governance.withheld import Withheld
 from specdecode.measurement.records import checked, sync_folder, to_records
 
 BUNDLE_SCHEMA = "specdecode.bundle/1"
+VERDICT_PREDICATE = "https://specdecode.dev/verdict/v1"
 NO_ANCHOR: Mapping[str, Any] = {"name": "none", "proof": None}
 
 
@@ -49,6 +51,7 @@ def write_bundle(
     approvals: Sequence[Envelope] = (),
     cards: Mapping[str, bytes] | None = None,
     withheld: Withheld | None = None,
+    key: SigningKey | None = None,
 ) -> str:
     """Write the archive in one step: readers see no half of it.
 
@@ -72,17 +75,18 @@ def write_bundle(
         approvals: of this verdict.
         cards: model cards by file name.
         withheld: how to withhold the rows' texts; None puts the rows in whole.
+        key: signs the bundle as a whole; its public half must be among `signers`.
 
     Returns:
         SHA-256 of the archive.
 
     Raises:
-        ConfigError: the plan cannot be read, or signatures come without signers.
+        ConfigError: the plan cannot be read, there are no rows, or something is signed by a key
+            that is not among the signers.
         EvidenceError: the rows are no rows.
         TamperedError: the ledger is broken.
     """
-    if signers is None and (seal is not None or approvals):
-        raise ConfigError("a seal or approval without signers: pass the keys that count")
+    _check_signers(signers, [*([seal] if seal else []), *approvals], key)
     plan_file = Path(plan_file)
     plan = load_plan(plan_file)
     lines = sorted(record.to_json_line() for record in to_records(checked(as_table(rows))))
@@ -117,19 +121,47 @@ def write_bundle(
     files |= {f"approvals/{i:03}.json": given.to_bytes() for i, given in enumerate(approvals)}
     files |= {f"cards/{_plain(name)}": content for name, content in (cards or {}).items()}
     files["MANIFEST.json"] = manifest_of(files)
+    if key is not None:
+        files["signature.json"] = _signature(files["MANIFEST.json"], verdict, key).to_bytes()
     archive = pack(files)
     _write(Path(out), archive)
     return sha256_hex(archive)
 
 
 def manifest_of(files: Mapping[str, bytes]) -> bytes:
-    """MANIFEST.json: SHA-256 and size of every other file."""
+    """MANIFEST.json: SHA-256 and size of every other file but the signature over it."""
     listed = {
         name: {"sha256": sha256_hex(content), "bytes": len(content)}
         for name, content in files.items()
-        if name != "MANIFEST.json"
+        if name not in ("MANIFEST.json", "signature.json")
     }
     return canonical_bytes({"schema": BUNDLE_SCHEMA, "files": listed})
+
+
+def _check_signers(
+    signers: Signers | None, signed: Sequence[Envelope], key: SigningKey | None
+) -> None:
+    ids = {signature.keyid for envelope in signed for signature in envelope.signatures}
+    ids |= set() if key is None else {key.key_id}
+    if unknown := sorted(name for name in ids if signers is None or signers.get(name) is None):
+        raise ConfigError(
+            f"signed with key {unknown[0]}, which is not among the signers; the bundle would not "
+            "verify: add the key to the signers file"
+        )
+
+
+def _signature(manifest: bytes, verdict: Verdict, key: SigningKey) -> Envelope:
+    subjects = {"MANIFEST.json": manifest, "verdict.json": verdict.to_bytes()}
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            {"name": name, "digest": {"sha256": sha256_hex(content)}}
+            for name, content in subjects.items()
+        ],
+        "predicateType": VERDICT_PREDICATE,
+        "predicate": {"status": verdict.status.value, "plan_sha256": verdict.plan_sha256},
+    }
+    return sign_payload(canonical_bytes(statement), key)
 
 
 def _whole(lines: Sequence[str]) -> tuple[dict[str, bytes], dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from specdecode.governance import (
     Plan,
     Verdict,
     decide,
+    parse_plan,
     plan_sha256,
     sealed_sha256,
 )
@@ -31,7 +32,7 @@ from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record, to_table
 from tests.governance.keys import ADA, GRACE, signers
 from tests.governance.plans import FASTER, WHY, small_plan
-from tests.measurement.factories import START, run
+from tests.measurement.factories import MANIFEST, START, run
 
 SEALED = START - timedelta(days=2)
 DECIDED = START + timedelta(days=1)
@@ -140,13 +141,14 @@ class Case:
     def verdict_sha256(self) -> str:
         return sha256_hex(self.verdict.to_bytes())
 
-    def ledger(self) -> bytes:
+    def ledger(self, approvals: int = 1) -> bytes:
+        """Seal, opening, verdict and approvals, in this order."""
         digest = plan_sha256(self.plan)
         return chained(
             ("seal", SEALED, {"plan_sha256": digest}),
             ("opened", START, {"plan_sha256": digest}),
             ("verdict", DECIDED, {"plan_sha256": digest, "verdict_sha256": self.verdict_sha256}),
-            ("approval", DECIDED, {"verdict_sha256": self.verdict_sha256}),
+            *[("approval", DECIDED, {"verdict_sha256": self.verdict_sha256})] * approvals,
         )
 
     def write(self, folder: Path, name: str = "bundle.zip", **changes: Any) -> Path:
@@ -177,35 +179,47 @@ def case(
     rows: list[Record] | None = None,
     change: Callable[[list[Record]], list[Record]] = lambda records: records,
     reports: Mapping[str, dict[str, Any]] | None = None,
+    stage: str = "offline",
+    plan: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Case:
-    """A case under a plan of `rules` (by default one of every kind) and fields."""
-    plan = small_plan(*(rules or RULES), **fields)
-    text = yaml.safe_dump(plan.model_dump(mode="json", by_alias=True), sort_keys=False)
+    """A case under a plan of `rules` (by default one of every kind) and fields.
+
+    Args:
+        rules: of the plan, beside losslessness and error rate.
+        prompts: how many, where no rows are given.
+        rows: measured under `MANIFEST`; the case's own manifest takes its place.
+        change: called with the rows, returns those there are.
+        reports: the audit's, by arm, where it does not clear the arm.
+        stage: of the plan, by whose rules the rows are judged.
+        plan: document of the plan, in place of one made of rules and fields.
+        fields: of the plan.
+    """
+    own = small_plan(*(rules or RULES), **fields) if plan is None else parse_plan(plan)
+    text = yaml.safe_dump(own.model_dump(mode="json", by_alias=True), sort_keys=False)
     entries = {
         "lock": "c" * 64,
         "plan": sha256_hex(text.encode("utf-8")),
         "prompts.validation": sha256_hex(QUALITY_CHECKS),
-        PLAN_ENTRY: plan_sha256(plan),
+        PLAN_ENTRY: plan_sha256(own),
     }
     seal = sealed_sha256(entries)
     manifest = {"schema": "specdecode.manifest/1", "entries": entries, "manifest_sha256": seal}
-    measured = run(prompts) if rows is None else rows
-    records = change([r.model_copy(update={"manifest_sha256": seal}) for r in measured])
+    records = change(
+        [
+            r.model_copy(update={"manifest_sha256": seal}) if r.manifest_sha256 == MANIFEST else r
+            for r in (run(prompts) if rows is None else rows)
+        ]
+    )
     audit = audit_of(records, **(reports or {}))
-    return Case(plan, text, manifest, records, audit,
-                decide(plan, to_table(records), audit, manifest))  # fmt: skip
+    return Case(own, text, manifest, records, audit,
+                decide(own.at(stage), to_table(records), audit, manifest))  # fmt: skip
 
 
 @cache
 def good() -> Case:
     """One that leads to GO."""
     return case()
-
-
-def with_other(case_: Case, **changes: Any) -> Case:
-    """The case with some parts replaced and the others left as they were."""
-    return replace(case_, **changes)
 
 
 def repacked(files: Mapping[str, bytes]) -> bytes:
