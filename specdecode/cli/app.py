@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import typer
 
+from specdecode.cli.approve import approve_command
 from specdecode.cli.audit import audit_command
 from specdecode.cli.decide import decide_command
 from specdecode.cli.doctor import doctor_command
 from specdecode.cli.generate import generate_command
+from specdecode.cli.keys import keys_app
+from specdecode.cli.ledger import ledger_app
 from specdecode.cli.plan import plan_app
+from specdecode.cli.plan_amend import amend_command
+from specdecode.cli.plan_seal import seal_command
 from specdecode.cli.version import version_command
 
 app = typer.Typer(
@@ -22,6 +27,11 @@ app = typer.Typer(
 app.command("generate")(generate_command)
 app.command("audit")(audit_command)
 app.command("decide")(decide_command)
+plan_app.command("seal")(seal_command)
+plan_app.command("amend")(amend_command)
 app.add_typer(plan_app, name="plan")
+app.command("approve")(approve_command)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(keys_app, name="keys")
 app.command("doctor")(doctor_command)
 app.command("version")(version_command)

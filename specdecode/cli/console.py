@@ -20,6 +20,7 @@ STATUS_STYLE = {
     "NO_GO": "bold red",
     "INCONCLUSIVE": "bold yellow",
     "INVALID": "bold magenta",
+    "OVERRIDDEN": "bold magenta",
     "lossless": "bold green",
     "biased": "bold red",
     "undecided": "bold yellow",

@@ -84,6 +84,10 @@ class Entry(Strict):
         """`at` as a time."""
         return parse_utc(self.at)
 
+    def mentions(self, digest: str) -> bool:
+        """Whether the body holds the digest as a value, however deep."""
+        return _holds(self.body, digest)
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -187,6 +191,14 @@ def _broken_link(lines: Sequence[bytes], number: int, expected_head: str | None)
         message = "edited: it fits neither the line above nor the line below"
         return Problem(number + 1, Fault.EDITED, message)
     return Problem(number + 1, Fault.EDITED, "edited: this line, or the one above it")
+
+
+def _holds(value: Any, digest: str) -> bool:
+    if isinstance(value, dict):
+        return any(_holds(item, digest) for item in value.values())
+    if isinstance(value, list):
+        return any(_holds(item, digest) for item in value)
+    return bool(value == digest)
 
 
 def _parse(line: bytes) -> Entry | str:

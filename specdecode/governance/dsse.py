@@ -107,7 +107,7 @@ def _parse_file(content: bytes) -> Any:
     return parse_canonical(content[:-1])
 
 
-def verify_envelope(envelope: Envelope, signers: Signers, *, at: datetime) -> list[Signer]:
+def verify_envelope(envelope: Envelope, signers: Signers, *, at: datetime | None) -> list[Signer]:
     """Who signed the envelope.
 
     DSSE lets a verifier skip signatures that it cannot check. This one does not: an unknown key or
@@ -116,7 +116,7 @@ def verify_envelope(envelope: Envelope, signers: Signers, *, at: datetime) -> li
     Args:
         envelope: to be checked.
         signers: whose signatures count.
-        at: when it was signed; keys must have been valid then.
+        at: when it was signed; keys must have been valid then. None leaves that to the caller.
 
     Returns:
         The signers, in the order of the signatures.
@@ -133,7 +133,7 @@ def verify_envelope(envelope: Envelope, signers: Signers, *, at: datetime) -> li
             raise TamperedError(f"signed by key {signature.keyid}, which no signers file lists")
         if not verify(signer.raw_key, decode_base64(signature.sig), signed):
             raise TamperedError(f"the signature of {signer.name} does not fit what was signed")
-        if not signer.valid_at(at):
+        if at is not None and not signer.valid_at(at):
             raise TamperedError(
                 f"key {signer.key_id} of {signer.name} was not valid at {utc_text(at)}"
             )

@@ -1,0 +1,136 @@
+"""`specdecode approve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stdout
+from specdecode.cli.documents import read_json_object
+from specdecode.cli.keys import DEFAULT_LEDGER, KeyOption, LedgerOption, SignersOption, load_key
+from specdecode.cli.plan_seal import signers_of
+from specdecode.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specdecode.governance.chain import Entry
+    from specdecode.governance.dsse import Envelope
+    from specdecode.governance.signers import Signers
+
+
+def approve_command(  # noqa: PLR0917 - typer reads each as an option
+    verdict: Annotated[Path, typer.Argument(help="The verdict (JSON), as `decide` wrote it.")],
+    plan: Annotated[Path, typer.Option("--plan", help="The plan it was reached under.")],
+    key: KeyOption,
+    decision: Annotated[
+        str,
+        typer.Option("--decision", help="approve, reject, or override: go on against the verdict."),
+    ] = "approve",
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why; needed for all but an approval.")
+    ] = None,
+    signers: SignersOption = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sign a decision on a verdict, put it on record, and print where the verdict stands.
+
+    Your role comes from the signers file, and how long the signature counts from the plan. Writes
+    VERDICT.KEYID.approval.json beside the verdict. An override is recorded as OVERRIDDEN, never GO.
+    """
+    from specdecode.governance.approvals import (
+        check_approvals,
+        record_approval,
+        recorded_status,
+        sign_approval,
+    )
+    from specdecode.governance.ledger import Ledger
+    from specdecode.governance.plan import load_plan, plan_sha256
+    from specdecode.governance.subjects import file_sha256
+    from specdecode.governance.timestamps import utc_now
+    from specdecode.governance.verdict import Status
+
+    document, agreed = read_json_object(verdict), load_plan(plan)
+    if document.get("plan_sha256") != plan_sha256(agreed):
+        raise ConfigError(f"{verdict}: was not reached under {plan}; pass the plan it names")
+    if document.get("status") not in list(Status):
+        raise ConfigError(f"{verdict}: has no status; pass a verdict that `decide` wrote")
+    status = Status(document["status"])
+    signing_key, book, digest = load_key(key), Ledger(ledger), file_sha256(verdict)
+    path, listed = signers_of(agreed.approvals.signers_file, signers)
+    signer = listed.get(signing_key.key_id)
+    if signer is None:
+        raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
+    envelope = sign_approval(
+        digest,
+        decision,  # type: ignore[arg-type]  # checked with the other fields
+        signer.role,
+        signing_key,
+        at=utc_now(),
+        expires_days=agreed.approvals.expires_days,
+        reason=reason,
+    )
+    record_approval(envelope, book)
+    out = verdict.with_suffix(f".{signer.key_id}.approval.json")
+    out.write_bytes(envelope.to_bytes())
+    entries = book.entries()
+    asked = agreed.approvals
+    findings = check_approvals(
+        digest,
+        _decisions(entries, digest),
+        listed,
+        asked.required_roles,
+        distinct=asked.distinct_persons,
+        now=utc_now(),
+        proposer=_sealed_by(entries, plan_sha256(agreed), listed)
+        if asked.distinct_persons
+        else None,
+    )
+    recorded = recorded_status(status, findings)
+    if as_json:
+        emit_json(
+            {
+                "approval": str(out),
+                "approval_sha256": envelope.sha256,
+                "verdict_sha256": digest,
+                "signer": signer.name,
+                "role": signer.role,
+                "decision": decision,
+                "verdict": status.value,
+                "recorded_status": recorded,
+                "findings": [{"flaw": f.flaw.value, "message": f.message} for f in findings],
+                "ledger": str(ledger),
+                "head": book.head,
+            }
+        )
+        return
+    console = stdout()
+    console.print(f"{decision}: {signer.name} as {signer.role}, in {out}", markup=False)
+    console.print(f"recorded status [{STATUS_STYLE.get(recorded, 'bold')}]{recorded}[/]")
+    for finding in findings:
+        console.print(f"  - {finding.message}", markup=False)
+
+
+def _decisions(entries: Sequence[Entry], verdict: str) -> list[Envelope]:
+    """Every decision on the verdict that is on record."""
+    from specdecode.governance.dsse import parse_envelope
+
+    return [
+        parse_envelope(entry.body.get("envelope") or {})
+        for entry in entries
+        if entry.kind in ("approval", "override") and entry.body.get("verdict_sha256") == verdict
+    ]
+
+
+def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str | None:
+    """Name of who sealed the plan: they proposed the change. None when nobody did."""
+    from specdecode.governance.dsse import parse_envelope
+    from specdecode.governance.sealing import read_seal
+
+    seals = [entry for entry in entries if entry.kind == "seal" and entry.mentions(plan)]
+    if not seals:
+        return None
+    envelope = parse_envelope(seals[-1].body.get("envelope") or {})
+    return read_seal(envelope, signers, entries).signers[0].name
