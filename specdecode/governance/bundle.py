@@ -18,19 +18,19 @@ from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.dsse import Envelope, sign_payload
 from specdecode.governance.ledger import verify_ledger
-from specdecode.governance.plan import canonical_json, load_plan
-from specdecode.governance.signers import Signers
+from specdecode.governance.plan import canonical_json, load_plan, plan_sha256
+from specdecode.governance.signers import load_signers
 from specdecode.governance.signing import SigningKey
+from specdecode.governance.statements import VerdictRecord, write_statement
 from specdecode.governance.tables import Rows, as_table
 from specdecode.governance.timestamps import utc_text
-from specdecode.governance.verdict import Verdict
 from specdecode.governance.verifier import GUIDE, PROGRAM, pack
+from specdecode.governance.verifier.verify import UncheckedError, signers_in
 from specdecode.governance.withheld import Withheld
 from specdecode.measurement.records import checked, sync_folder, to_records
 
 BUNDLE_SCHEMA = "specdecode.bundle/1"
-VERDICT_PREDICATE = "https://specdecode.dev/verdict/v1"
-NO_ANCHOR: Mapping[str, Any] = {"name": "none", "proof": None}
+NO_ANCHOR: Mapping[str, Any] = {"name": "none", "head": None, "proof": None}
 
 
 def write_bundle(
@@ -38,14 +38,14 @@ def write_bundle(
     *,
     at: datetime,
     plan_file: Path | str,
-    verdict: Verdict,
+    verdict: bytes,
     rows: Rows,
     audit: Mapping[str, Any],
     manifest: Mapping[str, Any],
     data_quality: bytes,
     dvc_lock: bytes,
     seal: Envelope | None = None,
-    signers: Signers | None = None,
+    signers: Path | str | None = None,
     ledger: bytes | None = None,
     anchors: Sequence[Mapping[str, Any]] = (),
     approvals: Sequence[Envelope] = (),
@@ -62,17 +62,17 @@ def write_bundle(
         at: when the bundle is made, by which approvals must not have expired. An argument and not
             the clock, so that the same input gives the same bytes.
         plan_file: the plan as written (YAML).
-        verdict: on these rows.
+        verdict: the verdict file, whose hash approvals are of.
         rows: as `decide` takes them.
         audit: the audit document of these rows.
         manifest: the input manifest, with its entries.
         data_quality: the file of data-quality results, as it was hashed into the manifest.
         dvc_lock: the file dvc.lock.
         seal: of the plan; without it the verifier calls the bundle INVALID unless told not to.
-        signers: whose signatures count; needed with a seal or approvals.
+        signers: file of those whose signatures count; needed with anything signed.
         ledger: its bytes.
-        anchors: {"name": "none" | "git-tag" | "rfc3161", "proof": object or null} each.
-        approvals: of this verdict.
+        anchors: evidence of each anchor, as `anchor.AnchorEvidence`; none is said to be none.
+        approvals: every decision on this verdict that the ledger has.
         cards: model cards by file name.
         withheld: how to withhold the rows' texts; None puts the rows in whole.
         key: signs the bundle as a whole; its public half must be among `signers`.
@@ -81,11 +81,12 @@ def write_bundle(
         SHA-256 of the archive.
 
     Raises:
-        ConfigError: the plan cannot be read, there are no rows, or something is signed by a key
-            that is not among the signers.
+        ConfigError: the plan or the signers cannot be read, there are no rows, or something is
+            signed by a key that is not among the signers.
         EvidenceError: the rows are no rows.
         TamperedError: the ledger is broken.
     """
+    signers_file = None if signers is None else _signers_file(Path(signers))
     _check_signers(signers, [*([seal] if seal else []), *approvals], key)
     plan_file = Path(plan_file)
     plan = load_plan(plan_file)
@@ -105,7 +106,7 @@ def write_bundle(
         "verify.py": PROGRAM.read_bytes(),
         "plan.yaml": plan_file.read_bytes(),
         "plan.json": canonical_json(plan).encode("utf-8"),
-        "verdict.json": verdict.to_bytes(),
+        "verdict.json": verdict,
         "audit.json": _json(audit),
         "manifest.json": _json(manifest),
         "data_quality.json": data_quality,
@@ -114,15 +115,20 @@ def write_bundle(
     }
     if seal is not None:
         files["seal.json"] = seal.to_bytes()
-    if signers is not None:
-        files["signers.json"] = _signers(signers)
+    if signers_file is not None:
+        files["signers.yaml"] = signers_file
     if ledger is not None:
         files["ledger.jsonl"] = ledger
     files |= {f"approvals/{i:03}.json": given.to_bytes() for i, given in enumerate(approvals)}
     files |= {f"cards/{_plain(name)}": content for name, content in (cards or {}).items()}
     files["MANIFEST.json"] = manifest_of(files)
     if key is not None:
-        files["signature.json"] = _signature(files["MANIFEST.json"], verdict, key).to_bytes()
+        about = VerdictRecord(
+            verdict_sha256=sha256_hex(verdict), plan_sha256=plan_sha256(plan),
+            status=json.loads(verdict)["status"], at=utc_text(at),
+        )  # fmt: skip
+        subjects = {"MANIFEST.json": sha256_hex(files["MANIFEST.json"])}
+        files["signature.json"] = sign_payload(write_statement(about, subjects), key).to_bytes()
     archive = pack(files)
     _write(Path(out), archive)
     return sha256_hex(archive)
@@ -138,40 +144,35 @@ def manifest_of(files: Mapping[str, bytes]) -> bytes:
     return canonical_bytes({"schema": BUNDLE_SCHEMA, "files": listed})
 
 
+def _signers_file(path: Path) -> bytes:
+    """The file's bytes, once the verifier is known to read it as the project does."""
+    entries = [signer.model_dump(mode="json") for signer in load_signers(path)]
+    content = path.read_bytes()
+    try:
+        same = signers_in(content.decode("utf-8")) == entries
+    except UncheckedError as error:
+        raise ConfigError(f"{path}: {error}; write one `field: value` a line, no more") from error
+    if not same:
+        raise ConfigError(f"{path}: the verifier would read it differently; write it plainly")
+    return content
+
+
 def _check_signers(
-    signers: Signers | None, signed: Sequence[Envelope], key: SigningKey | None
+    signers: Path | str | None, signed: Sequence[Envelope], key: SigningKey | None
 ) -> None:
     ids = {signature.keyid for envelope in signed for signature in envelope.signatures}
     ids |= set() if key is None else {key.key_id}
-    if unknown := sorted(name for name in ids if signers is None or signers.get(name) is None):
+    known = None if signers is None else load_signers(signers)
+    if unknown := sorted(name for name in ids if known is None or known.get(name) is None):
         raise ConfigError(
             f"signed with key {unknown[0]}, which is not among the signers; the bundle would not "
             "verify: add the key to the signers file"
         )
 
 
-def _signature(manifest: bytes, verdict: Verdict, key: SigningKey) -> Envelope:
-    subjects = {"MANIFEST.json": manifest, "verdict.json": verdict.to_bytes()}
-    statement = {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [
-            {"name": name, "digest": {"sha256": sha256_hex(content)}}
-            for name, content in subjects.items()
-        ],
-        "predicateType": VERDICT_PREDICATE,
-        "predicate": {"status": verdict.status.value, "plan_sha256": verdict.plan_sha256},
-    }
-    return sign_payload(canonical_bytes(statement), key)
-
-
 def _whole(lines: Sequence[str]) -> tuple[dict[str, bytes], dict[str, Any]]:
     content = "".join(f"{line}\n" for line in lines).encode("utf-8")
     return {"rows.jsonl": content}, {"form": "full"}
-
-
-def _signers(signers: Signers) -> bytes:
-    entries = [signer.model_dump(mode="json") for signer in signers]
-    return canonical_bytes(sorted(entries, key=lambda entry: str(entry["public_key"])))
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

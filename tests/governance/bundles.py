@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -27,10 +27,11 @@ from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.chain import EMPTY_HEAD
 from specdecode.governance.dsse import Envelope, sign_payload
 from specdecode.governance.signing import SigningKey
+from specdecode.governance.statements import Approval, PlanSeal, write_statement
 from specdecode.governance.verifier import pack
 from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record, to_table
-from tests.governance.keys import ADA, GRACE, signers
+from tests.governance.keys import ADA, ENTRIES, GRACE
 from tests.governance.plans import FASTER, WHY, small_plan
 from tests.measurement.factories import MANIFEST, START, run
 
@@ -69,28 +70,44 @@ def utc(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def statement(kind: str, digest: str, **predicate: Any) -> bytes:
-    """An in-toto statement about one digest."""
-    return canonical_bytes(
-        {
-            "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{"name": "it", "digest": {"sha256": digest}}],
-            "predicateType": f"https://specdecode.dev/{kind}/v1",
-            "predicate": predicate,
-        }
-    )
+def signers_text(*entries: dict[str, str]) -> bytes:
+    """A signers file of these, or of everybody."""
+    return yaml.safe_dump(list(entries) or ENTRIES).encode("utf-8")
 
 
-def seal_of(plan_digest: str, by: SigningKey = ADA) -> Envelope:
-    return sign_payload(statement("plan-seal", plan_digest), by)
+def seal_of(plan_digest: str, by: SigningKey = ADA, signers: bytes | None = None) -> Envelope:
+    """A seal of the plan and of the signers file (everybody's)."""
+    predicate = PlanSeal(plan_sha256=plan_digest, plan_name="small", at=utc(SEALED),
+                         tree_clean=True, confirmation_opened=False, power=None,
+                         power_wanted=None, anchor="none")  # fmt: skip
+    subjects = {"plans/signers.yaml": sha256_hex(signers or signers_text())}
+    return sign_payload(write_statement(predicate, subjects), by)
 
 
 def approval_of(verdict_digest: str, by: SigningKey = GRACE, **changes: Any) -> Envelope:
-    fields = {"decision": "approve", "role": "reviewer", "expires": utc(EXPIRES)} | changes
-    return sign_payload(statement("approval", verdict_digest, **fields), by)
+    """An approval that counts, but for the changes."""
+    fields = {"decision": "approve", "role": "reviewer", "at": utc(DECIDED),
+              "expires": utc(EXPIRES), "reason": None} | changes  # fmt: skip
+    predicate = Approval.model_construct(verdict_sha256=verdict_digest, **fields)
+    return sign_payload(write_statement(predicate), by)
 
 
-def chained(*entries: tuple[str, datetime, Mapping[str, Any]]) -> bytes:
+Line = tuple[str, datetime, Mapping[str, Any]]
+
+
+def seal_line(seal: Envelope, plan_digest: str, at: datetime = SEALED) -> Line:
+    """The seal as the ledger has it."""
+    body = {"plan_sha256": plan_digest, "seal_sha256": seal.sha256, "anchor": "none"}
+    return "seal", at, body | {"envelope": seal.to_json()}
+
+
+def decision_line(given: Envelope, verdict_digest: str, kind: str = "approval") -> Line:
+    """An approval or override as the ledger has it."""
+    body = {"verdict_sha256": verdict_digest, "approval_sha256": given.sha256}
+    return kind, DECIDED, body | {"envelope": given.to_json()}
+
+
+def chained(*entries: Line) -> bytes:
     """A ledger of these entries (kind, time, body), whatever their times are."""
     lines, previous = [], EMPTY_HEAD
     for sequence, (kind, at, body) in enumerate(entries):
@@ -141,32 +158,43 @@ class Case:
     def verdict_sha256(self) -> str:
         return sha256_hex(self.verdict.to_bytes())
 
-    def ledger(self, approvals: int = 1) -> bytes:
-        """Seal, opening, verdict and approvals, in this order."""
-        digest = plan_sha256(self.plan)
+    @property
+    def seal(self) -> Envelope:
+        return seal_of(plan_sha256(self.plan))
+
+    @property
+    def approval(self) -> Envelope:
+        return approval_of(self.verdict_sha256)
+
+    def ledger(
+        self, *, seal: Envelope | None = None, decisions: Sequence[Line] | None = None
+    ) -> bytes:
+        """Seal, opening, verdict and decisions, in this order."""
+        digest, own = plan_sha256(self.plan), self.verdict_sha256
         return chained(
-            ("seal", SEALED, {"plan_sha256": digest}),
+            seal_line(seal or self.seal, digest),
             ("opened", START, {"plan_sha256": digest}),
-            ("verdict", DECIDED, {"plan_sha256": digest, "verdict_sha256": self.verdict_sha256}),
-            *[("approval", DECIDED, {"verdict_sha256": self.verdict_sha256})] * approvals,
+            ("verdict", DECIDED, {"plan_sha256": digest, "verdict_sha256": own}),
+            *([decision_line(self.approval, own)] if decisions is None else decisions),
         )
 
     def write(self, folder: Path, name: str = "bundle.zip", **changes: Any) -> Path:
         """The bundle; `changes` replace arguments of `write_bundle`."""
         (folder / "plan.yaml").write_text(self.plan_text, encoding="utf-8")
+        (folder / "signers.yaml").write_bytes(changes.pop("signers_text", signers_text()))
         arguments: dict[str, Any] = {
             "at": BUNDLED,
             "plan_file": folder / "plan.yaml",
-            "verdict": self.verdict,
+            "verdict": self.verdict.to_bytes(),
             "rows": to_table(self.rows),
             "audit": self.audit,
             "manifest": self.manifest,
             "data_quality": QUALITY_CHECKS,
             "dvc_lock": b"schema: '2.0'\n",
-            "seal": seal_of(plan_sha256(self.plan)),
-            "signers": signers(),
+            "seal": self.seal,
+            "signers": folder / "signers.yaml",
             "ledger": self.ledger(),
-            "approvals": [approval_of(self.verdict_sha256)],
+            "approvals": [self.approval],
             "cards": {"target.md": b"# Target\n", "draft.md": b"# Draft\n"},
         }
         write_bundle(folder / name, **(arguments | changes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import math
 import os
@@ -15,28 +16,36 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specdecode.errors import ConfigError, EvidenceError, TamperedError
-from specdecode.governance import Status
+from specdecode.governance import Status, plan_sha256
+from specdecode.governance.anchor import AnchorEvidence
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.signers import load_signers
 from specdecode.governance.signing import encode_base64
 from specdecode.governance.verifier import PROGRAM, pack, text_of, verify
+from specdecode.governance.verifier.verify import UncheckedError, signers_in
 from specdecode.governance.withheld import FIELDS, Withheld
 from specdecode.measurement.records import to_table
 from tests.governance.bundles import (
     BUNDLED,
     DECIDED,
+    EXPIRES,
     RULES,
     SEALED,
     approval_of,
     audit_of,
     case,
     chained,
+    decision_line,
     good,
     report,
+    seal_line,
+    seal_of,
+    signers_text,
     utc,
 )
-from tests.governance.keys import ADA, GRACE, STRANGER, entry, signers
+from tests.governance.keys import ADA, ADA_REVIEWS, GRACE, LINUS, STRANGER, entry
 from tests.governance.test_decide import BROKEN
-from tests.measurement.factories import run, shuffled
+from tests.measurement.factories import START, run, shuffled
 
 BIASED = report("biased", log_e=math.log(100) + 0.5)
 UNDECIDED = report("undecided", tokens=100)
@@ -147,7 +156,7 @@ def test_everything_a_stranger_needs_is_in_it(path):
     assert set(files) == {
         "MANIFEST.json", "VERIFY.md", "approvals/000.json", "audit.json", "cards/draft.md",
         "cards/target.md", "data_quality.json", "dvc.lock", "ledger.jsonl", "manifest.json",
-        "plan.json", "plan.yaml", "record.json", "rows.jsonl", "seal.json", "signers.json",
+        "plan.json", "plan.yaml", "record.json", "rows.jsonl", "seal.json", "signers.yaml",
         "verdict.json", "verify.py",
     }  # fmt: skip
     assert sha256_hex(files["plan.json"]) == good().verdict.plan_sha256
@@ -214,15 +223,19 @@ def test_rows_that_are_not_the_planned_evidence_are_invalid_and_not_tampered(tmp
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    seed=st.integers(0, 1000),
-    speed=st.floats(0.7, 2.0),
-    quality=st.floats(0, 1),
-    dropped=st.integers(0, 3),
-    failing=st.integers(0, 5),
-    stalled=st.booleans(),
+    st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 1000),
+            "speed": st.floats(0.7, 2.0),
+            "candidate_quality": st.floats(0, 1),
+        }
+    ),
+    st.integers(0, 3),
+    st.integers(0, 5),
+    st.booleans(),
 )
 def test_whatever_was_measured_the_numbers_are_found_again(
-    tmp_path, seed, speed, quality, dropped, failing, stalled
+    tmp_path, how, dropped, failing, stalled
 ):
     def change(records):
         kept = [r for i, r in enumerate(records) if i % 50 >= dropped]
@@ -235,8 +248,7 @@ def test_whatever_was_measured_the_numbers_are_found_again(
             for r in kept
         ]
 
-    rows = run(24, seed=seed, speed=speed, candidate_quality=quality)
-    made = case(rows=rows, change=change, missing_data={"max_missing_share": 0.4})
+    made = case(rows=run(24, **how), change=change, missing_data={"max_missing_share": 0.4})
 
     verification = verify(made.write(tmp_path))
 
@@ -269,7 +281,7 @@ def test_a_bundle_that_nobody_sealed_is_invalid_unless_that_is_asked_for(tmp_pat
     path = good().write(tmp_path, seal=None, ledger=None, approvals=())
 
     assert verify(path)["exit_code"] == 12
-    assert set(wrong(verify(path))) == {"seal", "ledger"}
+    assert set(wrong(verify(path))) == {"seal", "ledger", "approvals"}
     assert verify(path, unsealed=True)["exit_code"] == 0
 
 
@@ -293,9 +305,8 @@ def test_a_head_that_the_reader_knows_has_to_be_in_the_ledger(path):
 
 
 def test_a_plan_sealed_after_the_rows_were_measured_is_invalid(tmp_path):
-    digest = good().verdict.plan_sha256
-    late = chained(("seal", DECIDED, {"plan_sha256": digest}),
-                   ("approval", DECIDED, {"verdict_sha256": good().verdict_sha256}))  # fmt: skip
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    late = chained(seal_line(good().seal, digest, at=DECIDED), decision_line(good().approval, own))
 
     verification = verify(good().write(tmp_path, ledger=late))
 
@@ -303,60 +314,174 @@ def test_a_plan_sealed_after_the_rows_were_measured_is_invalid(tmp_path):
     assert "after the first row" in text_of(verification)
 
 
+def test_prompts_opened_before_the_seal_are_seen(tmp_path):
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    early = chained(("opened", SEALED, {"plan_sha256": digest}),
+                    seal_line(good().seal, digest, at=START),
+                    decision_line(good().approval, own))  # fmt: skip
+
+    verification = verify(good().write(tmp_path, ledger=early))
+
+    assert verification["exit_code"] == 3
+    assert "opened before the seal" in text_of(verification)
+
+
 ASKED = {
-    "required_roles": ["owner", "reviewer"],
+    "required_roles": ["operator", "reviewer"],
     "distinct_persons": True,
     "expires_days": 30,
     "signers_file": "plans/signers.yaml",
 }
+REVIEWER, OPERATOR = (GRACE, "reviewer"), (LINUS, "operator")
+MISSING = "an approval as {} by another person is missing"
+DECISIONS = {
+    "both": ([REVIEWER, OPERATOR], {}, 0, "2 count, 2 asked for"),
+    "one": ([REVIEWER], {}, 12, MISSING.format("operator")),
+    "none": ([], {}, 12, MISSING.format("operator, reviewer")),
+    "by who sealed it": ([(ADA_REVIEWS, "reviewer"), OPERATOR], {}, 12, MISSING.format("reviewer")),
+    "in a role of another": ([(GRACE, "operator")], {}, 12, "which they are not"),
+    "a rejection beside them": ([REVIEWER, OPERATOR, (ADA, "owner")],
+                                {"decision": "reject", "reason": "too slow"}, 12, "too slow"),
+    "an override in place of one": ([OPERATOR, REVIEWER],
+                                    {"decision": "override", "reason": "hurry"}, 12,
+                                    MISSING.format("reviewer")),
+    "an expired one": ([OPERATOR, REVIEWER], {"expires": utc(BUNDLED)}, 12, "had expired"),
+    "one signed later": ([OPERATOR, REVIEWER], {"at": utc(EXPIRES)}, 12, "signed later"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given_", "code", "cause"),
-    [
-        ([("owner", ADA), ("reviewer", GRACE)], 0, "2 valid, 2 asked for"),
-        ([("owner", ADA)], 12, "asks for an approval by reviewer"),
-        ([], 12, "asks for an approval by owner, reviewer"),
-        ([("owner", ADA), ("reviewer", ADA)], 3, "Ada has another role"),
-        ([("owner", GRACE), ("reviewer", GRACE)], 3, "Grace has another role"),
-    ],
-)
-def test_approvals_are_those_that_the_plan_asks_for(tmp_path, given_, code, cause):
+@pytest.mark.parametrize("name", DECISIONS)
+def test_approvals_are_those_that_the_plan_asks_for(tmp_path, name):
+    given_, last, code, cause = DECISIONS[name]
     made = case(RULES[0], approvals=ASKED)
-    signed = [approval_of(made.verdict_sha256, key, role=role) for role, key in given_]
-    ledger = made.ledger(approvals=len(signed))
-    known = signers(entry("Ada", "owner", ADA), entry("Grace", "reviewer", GRACE))
-    path = made.write(tmp_path, approvals=signed, ledger=ledger, signers=known)
+    changes = [{}] * (len(given_) - 1) + [last]
+    own = made.verdict_sha256
+    signed = [approval_of(own, key, role=role, **change)
+              for (key, role), change in zip(given_, changes, strict=False)]  # fmt: skip
+    ledger = made.ledger(decisions=[decision_line(one, own) for one in signed])
 
-    verification = verify(path)
+    verification = verify(made.write(tmp_path, approvals=signed, ledger=ledger))
 
-    assert verification["exit_code"] == code
+    assert verification["exit_code"] == code, text_of(verification)
     assert cause in text_of(verification)
 
 
-def test_one_person_with_two_keys_is_not_two_people(tmp_path):
-    made = case(RULES[0], approvals=ASKED)
-    known = signers(entry("Ada", "owner", ADA), entry("Ada", "reviewer", GRACE))
-    signed = [approval_of(made.verdict_sha256, key, role=role)
-              for role, key in (("owner", ADA), ("reviewer", GRACE))]  # fmt: skip
-    path = made.write(tmp_path, approvals=signed, ledger=made.ledger(approvals=2), signers=known)
+@pytest.mark.parametrize(("distinct", "code"), [(True, 12), (False, 0)])
+def test_one_person_with_two_keys_is_not_two_people(tmp_path, distinct, code):
+    made = case(RULES[0], approvals=ASKED | {"distinct_persons": distinct})
+    listed = signers_text(entry("Ada", "owner", ADA), entry("Grace", "reviewer", GRACE),
+                          entry("Grace", "operator", LINUS))  # fmt: skip
+    seal = seal_of(plan_sha256(made.plan), signers=listed)
+    own = made.verdict_sha256
+    signed = [approval_of(own, key, role=role) for key, role in (REVIEWER, OPERATOR)]
+    ledger = made.ledger(seal=seal, decisions=[decision_line(one, own) for one in signed])
 
-    verification = verify(path)
+    path = made.write(tmp_path, approvals=signed, ledger=ledger, seal=seal, signers_text=listed)
 
-    assert verification["exit_code"] == 3
-    assert "the plan asks for two people" in text_of(verification)
+    assert verify(path)["exit_code"] == code
 
 
 def test_an_override_stays_what_it_overrides(tmp_path):
     made = case(RULES[0], rows=run(24, speed=0.8))
-    digest = made.verdict.plan_sha256
-    ledger = chained(("seal", SEALED, {"plan_sha256": digest}),
-                     ("override", DECIDED, {"plan_sha256": digest}))  # fmt: skip
+    over = approval_of(made.verdict_sha256, decision="override", reason="hurry")
+    ledger = made.ledger(decisions=[decision_line(over, made.verdict_sha256, "override")])
 
-    verification = verify(made.write(tmp_path, ledger=ledger, approvals=()))
+    verification = verify(made.write(tmp_path, ledger=ledger, approvals=[over]))
 
     assert verification["exit_code"] == 10
-    assert "1 amendments or overrides" in text_of(verification)
+    assert "OVERRIDDEN" in text_of(verification)
+
+
+def test_a_decision_on_record_cannot_be_left_out(tmp_path):
+    no = approval_of(good().verdict_sha256, decision="reject", reason="no")
+    ledger = good().ledger(decisions=[decision_line(no, good().verdict_sha256)])
+
+    verification = verify(good().write(tmp_path, approvals=(), ledger=ledger))
+
+    assert verification["exit_code"] == 3
+    assert "the ledger has 1 decisions on this verdict, the bundle 0" in text_of(verification)
+
+
+def test_amendments_are_pointed_out(tmp_path):
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    ledger = chained(seal_line(good().seal, digest), ("amendment", START, {"plan_sha256": digest}),
+                     decision_line(good().approval, own))  # fmt: skip
+
+    assert "1 amendments, read them" in text_of(verify(good().write(tmp_path, ledger=ledger)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"- {name: Ada, role: owner, public_key: x}",
+        b'- name: "A\\u0041"',
+        b"- name: >-\n    Ada",
+        b"- name: &x Ada",
+        b"  name: Ada",
+        b"- name: Ada # who",
+        b"[]",
+    ],
+)
+def test_a_signers_file_that_could_be_read_in_two_ways_is_not_read(text):
+    with pytest.raises(UncheckedError, match="cannot read"):
+        signers_in(text.decode())
+
+
+def test_the_signers_file_is_read_as_the_project_reads_it(tmp_path):
+    text = b"""# who signs
+- name: Ada Lovelace-Byron
+  role: "owner"
+  public_key: %b
+
+- name: 'Grace'
+  role: reviewer
+  public_key: '%b'
+  valid_from: "2025-01-01T00:00:00Z"
+  valid_until: null
+""" % tuple(encode_base64(key.public_key).encode() for key in (ADA, GRACE))
+    (tmp_path / "signers.yaml").write_bytes(text)
+
+    listed = [signer.model_dump(mode="json") for signer in load_signers(tmp_path / "signers.yaml")]
+
+    assert signers_in(text.decode()) == listed
+
+
+def anchored(name, head, proof):
+    return [AnchorEvidence(name=name, head=head, proof=proof).model_dump(mode="json")]
+
+
+def tag(head, content=None):
+    content = content or f"object 1\n\nspecdecode ledger head {head}\n".encode()
+    number = hashlib.sha1(b"tag %d\0" % len(content) + content).hexdigest()  # noqa: S324 - git's
+    return {"tag": "t", "object": number, "content": encode_base64(content)}
+
+
+HEAD = sha256_hex(good().ledger().splitlines()[0])
+ANCHORS = {
+    "none": (anchored("none", HEAD, None), 0, "none"),
+    "a tag": (anchored("git-tag", HEAD, tag(HEAD)), 0, "git-tag"),
+    "a token": (anchored("rfc3161", HEAD, {"token": encode_base64(b"x" + bytes.fromhex(HEAD))}), 0,
+                "rfc3161"),
+    "a token to come": (anchored("rfc3161", HEAD, None), 0, "rfc3161"),
+    "of another ledger": (anchored("none", "0" * 64, None), 3, "no entry of the ledger"),
+    "a tag of another head": (anchored("git-tag", HEAD, tag("0" * 64)), 3, "of another head"),
+    "an edited tag": (anchored("git-tag", HEAD, tag(HEAD) | {"object": "0" * 40}), 3,
+                      "not the object it says"),
+    "a token of another head": (anchored("rfc3161", HEAD, {"token": encode_base64(b"x")}), 3,
+                                "of another head"),
+    "proof of nothing": (anchored("none", HEAD, {"it": "is"}), 3, "'none' has a proof"),
+    "of an unknown kind": ([{"name": "trust me", "head": HEAD, "proof": None}], 3, "unknown"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANCHORS)
+def test_anchors_are_named_and_must_be_of_this_ledger(tmp_path, name):
+    anchors, code, cause = ANCHORS[name]
+
+    verification = verify(good().write(tmp_path, anchors=anchors))
+
+    assert verification["exit_code"] == code
+    assert cause in text_of(verification)
 
 
 def test_withheld_texts_are_nowhere_in_the_bundle(tmp_path):
@@ -428,15 +553,6 @@ def test_a_check_that_crashes_is_a_failed_check(tmp_path):
     found = {check["name"]: check["text"] for check in verify(path)["checks"]}
 
     assert "could not be checked: TypeError" in found["audit"]
-
-
-def test_the_expiry_is_judged_at_the_time_on_record(tmp_path):
-    early = [approval_of(good().verdict_sha256, expires=utc(BUNDLED))]
-
-    verification = verify(good().write(tmp_path, approvals=early))
-
-    assert verification["exit_code"] == 3
-    assert "had expired" in text_of(verification)
 
 
 def test_the_audit_is_of_other_rows(tmp_path):

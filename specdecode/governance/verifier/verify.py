@@ -18,6 +18,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import sys
 import zipfile
 from collections import Counter
@@ -682,7 +683,7 @@ def when(text: str) -> datetime:
 
 
 def mentions(value: Any, digest: str) -> bool:
-    """Whether a document holds the digest anywhere."""
+    """Whether a document holds the digest as a value, however deep."""
     if isinstance(value, dict):
         return any(mentions(item, digest) for item in value.values())
     if isinstance(value, list):
@@ -690,60 +691,105 @@ def mentions(value: Any, digest: str) -> bool:
     return bool(value == digest)
 
 
-def unsealed_bytes(text: str) -> bytes:
+def unbase64(text: str) -> bytes:
     """The bytes of base64 text, which has one spelling only."""
     data = base64.b64decode(text, validate=True)
     need(base64.b64encode(data).decode("ascii") == text, "base64 in another spelling")
     return data
 
 
-def statement_of(bundle: Bundle, name: str, kind: str, subject: str) -> tuple[Any, list[Any]]:
-    """The predicate in a DSSE envelope about a subject, and its signers, who all have to count."""
-    envelope = bundle.json(name)
-    known = {sha256(unsealed_bytes(s["public_key"]))[:16]: s for s in bundle.json("signers.json")}
-    media, body = envelope["payloadType"], unsealed_bytes(envelope["payload"])
-    pae = b"DSSEv1 %d %b %d %b" % (len(media), media.encode("utf-8"), len(body), body)
-    ids = [signature["keyid"] for signature in envelope["signatures"]]
-    need(ids and len(set(ids)) == len(ids), f"{name} is not signed, or twice by one key")
-    for signature in envelope["signatures"]:
-        signer = known.get(signature["keyid"])
-        need(signer, f"{name} is signed by key {signature['keyid']}, which signers.json lacks")
-        key = signer["public_key"] if signer else ""
-        need(
-            not bundle.trusted or key in bundle.trusted,
-            f"{name} is signed by a key you do not trust",
-        )
-        need(signed_by(unsealed_bytes(key), unsealed_bytes(signature["sig"]), pae),
-             f"{name}: a signature is not over this payload")  # fmt: skip
-    statement = parse(body, name)
-    shape = (media, statement["_type"], statement["predicateType"])
-    need(shape == ("application/vnd.in-toto+json", STATEMENT, PREDICATE.format(kind)),
-         f"{name} is no {kind}")  # fmt: skip
-    digests = [entry["digest"].get("sha256") for entry in statement["subject"]]
-    need(subject in digests, f"{name} is about something else than {subject[:12]}")
-    return statement["predicate"], [known[key] for key in ids]
+FIELD = re.compile(r"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*|null)""")
+
+
+def signers_in(text: str) -> list[dict[str, Any]]:
+    """The signers file: YAML, of which this reads the plain form, one `field: value` a line."""
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = FIELD.fullmatch(line.rstrip())
+        if match is None or (match[1] != "- " and not found):
+            raise UncheckedError(f"signers.yaml has a line this program cannot read: {line}")
+        if match[1] == "- ":
+            found.append({"valid_from": None, "valid_until": None})
+        quoted = match[3][0] in "\"'"
+        found[-1][match[2]] = match[3][1:-1] if quoted else None if match[3] == "null" else match[3]
+    return found
+
+
+class Statement:
+    """What a DSSE envelope says, once every signature on it was found good.
+
+    subjects: SHA-256 by name. predicate: the rest of it. signers: whose signatures they are. at:
+    when it was signed.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, kind: str) -> None:
+        envelope, body = bundle.json(name), unbase64(bundle.json(name)["payload"])
+        media, signatures = envelope["payloadType"], envelope["signatures"]
+        listed = signers_in(bundle.raw("signers.yaml").decode("utf-8"))
+        known = {sha256(unbase64(signer["public_key"]))[:16]: signer for signer in listed}
+        pae = b"DSSEv1 %d %b %d %b" % (len(media), media.encode("utf-8"), len(body), body)
+        ids = [signature["keyid"] for signature in signatures]
+        need(ids and len(set(ids)) == len(ids), f"{name} is not signed, or twice by one key")
+        for identifier, signature in zip(ids, signatures):
+            need(identifier in known, f"{name} is signed by key {identifier}, which nobody has")
+            key = known[identifier]["public_key"]
+            need(not bundle.trusted or key in bundle.trusted,
+                 f"{name} is signed by key {identifier}, which you do not trust")  # fmt: skip
+            need(signed_by(unbase64(key), unbase64(signature["sig"]), pae),
+                 f"{name}: a signature is not over this payload")  # fmt: skip
+        document = parse(body, name)
+        shape = (media, document["_type"], document["predicateType"])
+        need(shape == ("application/vnd.in-toto+json", STATEMENT, PREDICATE.format(kind)),
+             f"{name} is no {kind}")  # fmt: skip
+        self.predicate: Any = document["predicate"]
+        self.subjects = {s["name"]: s["digest"]["sha256"] for s in document["subject"]}
+        self.signers, self.at = [known[identifier] for identifier in ids], self.predicate["at"]
+        for signer in self.signers:
+            first, last = signer["valid_from"], signer["valid_until"]
+            need((first is None or when(first) <= when(self.at))
+                 and (last is None or when(self.at) < when(last)),
+                 f"{name}: the key of {signer['name']} was not valid on {self.at}")  # fmt: skip
+
+    @property
+    def names(self) -> str:
+        """Who signed."""
+        return " and ".join(signer["name"] for signer in self.signers)
+
+
+def opened(bundle: Bundle, name: str, kind: str) -> Statement:
+    """The statement in a file."""
+    try:
+        return Statement(bundle, name, kind)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TamperedError(f"{name} is no signed {kind}: {error!r}") from error
 
 
 def check_signature(bundle: Bundle) -> str:
     """Somebody signed the bundle as a whole, if anybody did."""
     if "signature.json" not in bundle.files:
         return "none: what no other hash or number below names can be changed unseen"
-    own = sha256(bundle.raw("MANIFEST.json"))
-    _, signers = statement_of(bundle, "signature.json", "verdict", own)
-    return f"all files are signed by {' and '.join(signer['name'] for signer in signers)}"
+    signed = opened(bundle, "signature.json", "verdict")
+    for name in ("MANIFEST.json", "verdict"):
+        file = name if name in bundle.files else f"{name}.json"
+        need(signed.subjects.get(name) == sha256(bundle.raw(file)), f"another {file} was signed")
+    return f"all files are signed by {signed.names} on {signed.at}"
 
 
 def check_seal(bundle: Bundle) -> str:
-    """Somebody signed this plan."""
+    """Somebody signed this plan, and with it whose signatures count and the environment."""
     if "seal.json" not in bundle.files:
-        raise UncheckedError(
-            "nobody sealed the plan, so nothing shows that it came before the rows"
-        )
-    own = sha256(bundle.raw("plan.json"))
-    _, signers = statement_of(bundle, "seal.json", "plan-seal", own)
-    names = " and ".join(signer["name"] for signer in signers)
+        raise UncheckedError("nobody sealed the plan: nothing shows that it came before the rows")
+    seal, own = opened(bundle, "seal.json", "plan-seal"), sha256(bundle.raw("plan.json"))
+    need(seal.subjects.get("plan") == own, f"the seal is of another plan than {own[:12]}")
+    need(sha256(bundle.raw("signers.yaml")) in seal.subjects.values(),
+         "signers.yaml is not the one that was sealed")  # fmt: skip
+    lock = bundle.json("manifest.json")["entries"].get("lock")
+    need(seal.subjects.get("requirements.lock", lock) == lock,
+         "the rows were measured with another requirements.lock than was sealed")  # fmt: skip
     whose = "you trust" if bundle.trusted else "comes with the bundle (--signer demands yours)"
-    return f"plan {own[:12]} is signed by {names} with a key that {whose}"
+    return f"plan {own[:12]} was signed by {seal.names} on {seal.at} with a key that {whose}"
 
 
 def ledger(bundle: Bundle) -> list[Any]:
@@ -766,64 +812,95 @@ def check_ledger(bundle: Bundle) -> str:
     head, known = entries[-1]["head"], bundle.trusted_head
     need(record["ledger_head"] == head, "the ledger does not end where the bundle says: truncated?")
     need(when(record["at"]) >= when(entries[-1]["at"]), "the bundle is older than its ledger")
-    need(
-        known is None or known in [entry["head"] for entry in entries],
-        f"no entry has the hash {str(known)[:12]} that you know: truncated, or written anew",
-    )
+    need(known is None or known in [entry["head"] for entry in entries],
+         f"no entry has the hash {known} that you know: truncated, or written anew")  # fmt: skip
     plan, verdict = sha256(bundle.raw("plan.json")), sha256(bundle.raw("verdict.json"))
     ours = [entry for entry in entries if mentions(entry["body"], plan)]
-    seals = [entry["at"] for entry in ours if entry["kind"] == "seal"]
-    need(seals, "the ledger does not know the plan's seal")
+    seals = [entry for entry in ours if entry["kind"] == "seal"]
+    seal = sha256(bundle.raw("seal.json")[:-1])  # without its line break, as the ledger has it
+    need(seals and seals[-1]["body"]["seal_sha256"] == seal, "the ledger has another seal, or none")
+    sealed = seals[-1]["at"]
+    openings = [entry["at"] for entry in ours if entry["kind"] == "opened"]
+    need(
+        all(when(at) >= when(sealed) for at in openings), "the prompts were opened before the seal"
+    )
     verdicts = [entry for entry in ours if entry["kind"] == "verdict"]
     need(not verdicts or any(mentions(entry["body"], verdict) for entry in verdicts),
          "the ledger records another verdict on this plan")  # fmt: skip
-    approved = sum(mentions(e["body"], verdict) for e in entries if e["kind"] == "approval")
-    given = sum(name.startswith("approvals/") for name in bundle.files)
-    need(approved >= given, f"{given} approvals, of which the ledger knows {approved}: truncated?")
     started = [row["started_at"] for row in bundle.rows if row["started_at"] is not None]
-    if started and when(min(started, key=when)) < when(seals[0]):
-        raise UncheckedError(
-            f"sealed on {seals[0]}, after the first row ({min(started, key=when)})"
-        )
-    changes = sum(entry["kind"] in ("amendment", "override") for entry in ours)
-    noted = f"; {changes} amendments or overrides, read them" if changes else ""
-    return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {seals[0]}{noted}"
+    if started and when(min(started, key=when)) < when(sealed):
+        raise UncheckedError(f"sealed on {sealed}, after the first row ({min(started, key=when)})")
+    changes = sum(entry["kind"] == "amendment" for entry in ours)
+    noted = f"; {changes} amendments, read them" if changes else ""
+    return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"
+
+
+def approval(bundle: Bundle, name: str) -> Statement:
+    """A decision on this verdict that counts at the time on record."""
+    given, at = opened(bundle, name, "approval"), when(bundle.json("record.json")["at"])
+    own, who = sha256(bundle.raw("verdict.json")), f"{name} by {given.names}"
+    need(given.subjects.get("verdict") == own, f"{who} is of another verdict than {own[:12]}")
+    if len(given.signers) != 1:
+        raise UncheckedError(f"{who} has {len(given.signers)} signatures, an approval has one")
+    if not when(given.at) <= at < when(given.predicate["expires"]):
+        raise UncheckedError(f"{who} had expired or was signed later: {given.predicate}")
+    if given.signers[0]["role"] != given.predicate["role"]:
+        raise UncheckedError(f"{who} is as {given.predicate['role']}, which they are not")
+    if given.predicate["decision"] == "reject":
+        raise UncheckedError(f"{who} rejects the verdict: {given.predicate['reason']}")
+    return given
 
 
 def check_approvals(bundle: Bundle) -> str:
-    """Who approved this verdict, by the roles the plan asks for."""
-    wanted, verdict = bundle.plan["approvals"], bundle.json("verdict.json")
-    own, at = sha256(bundle.raw("verdict.json")), when(bundle.json("record.json")["at"])
-    people: dict[str, str] = {}
-    for name in sorted(name for name in bundle.files if name.startswith("approvals/")):
-        given, signers = statement_of(bundle, name, "approval", own)
-        signer = signers[0]
-        first, last = signer["valid_from"], signer["valid_until"]
-        need(len(signers) == 1, f"{name} has {len(signers)} signatures, an approval has one")
-        need(signer["role"] == given["role"], f"{name}: {signer['name']} has another role")
-        need(given["decision"] == "approve", f"{name} does not approve: {given['decision']}")
-        need(at < when(given["expires"]), f"{name} had expired on {given['expires']}")
-        need((first is None or when(first) <= at) and (last is None or at < when(last)),
-             f"{name}: the key of {signer['name']} was not valid")  # fmt: skip
-        people[given["role"]] = signer["name"]
-    missing = [role for role in wanted["required_roles"] if role not in people]
-    asked = [people[role] for role in wanted["required_roles"] if role in people]
-    need(not wanted["distinct_persons"] or len(set(asked)) == len(asked),
-         f"{some(set(asked))} approved in two roles, the plan asks for two people")  # fmt: skip
-    if missing and verdict["status"] == "GO":
-        raise UncheckedError(f"the plan asks for an approval by {some(missing)}")
-    return f"{len(people)} valid, {len(wanted['required_roles'])} asked for"
+    """Who approved this verdict, by the roles and the number of people the plan asks for."""
+    plan, verdict = bundle.json("plan.json")["approvals"], sha256(bundle.raw("verdict.json"))
+    names = sorted(name for name in bundle.files if name.startswith("approvals/"))
+    given = [approval(bundle, name) for name in names]
+    recorded = {entry["body"]["approval_sha256"] for entry in ledger(bundle)
+                if entry["kind"] in ("approval", "override")
+                and entry["body"]["verdict_sha256"] == verdict}  # fmt: skip
+    ours = {sha256(bundle.raw(name)[:-1]) for name in names}
+    differing = f"the ledger has {len(recorded)} decisions on this verdict, the bundle {len(names)}"
+    need(recorded == ours, differing)
+    counted: list[tuple[str, str]] = []  # (person, role)
+    proposer = opened(bundle, "seal.json", "plan-seal").signers[0]["name"] if given else ""
+    for decision in given:
+        person, role = decision.signers[0]["name"], decision.predicate["role"]
+        taken = [who for who, what in counted if plan["distinct_persons"] or what == role]
+        if plan["distinct_persons"] and person == proposer:
+            continue  # who proposed the change cannot approve it
+        if decision.predicate["decision"] == "approve" and person not in taken:
+            counted.append((person, role))
+    missing = Counter(plan["required_roles"]) - Counter(role for _, role in counted)
+    if missing and bundle.json("verdict.json")["status"] == "GO":
+        raise UncheckedError(f"an approval as {some(missing)} by another person is missing")
+    over = sum(decision.predicate["decision"] == "override" for decision in given)
+    noted = f"; OVERRIDDEN {over} times, which makes it no GO" if over else ""
+    return f"{len(counted)} count, {len(plan['required_roles'])} asked for{noted}"
 
 
 def check_anchors(bundle: Bundle) -> str:
-    """Which anchors the ledger has is said."""
-    names = [anchor["name"] for anchor in bundle.json("record.json")["anchors"]]
-    if not names:
+    """Who else knows the ledger's head, as far as that can be told from here."""
+    anchors = bundle.json("record.json")["anchors"]
+    if not anchors:
         raise UncheckedError("record.json does not name an anchor, not even 'none'")
-    need(set(names) <= {"none", "git-tag", "rfc3161"}, f"unknown anchor among {some(names)}")
-    if names == ["none"]:
+    for anchor in anchors:
+        name, head, proof = anchor["name"], anchor["head"], anchor["proof"]
+        need(name in ("none", "git-tag", "rfc3161"), f"unknown anchor {name}")
+        need(head is None or head in [entry["head"] for entry in ledger(bundle)],
+             f"anchor {name}: no entry of the ledger has the hash {head}")  # fmt: skip
+        need(proof is None or name != "none", "anchor 'none' has a proof")
+        if name == "git-tag":
+            tag = unbase64(proof["content"])
+            need(f"ledger head {head}\n".encode() in tag, "the git tag is of another head")
+            number = hashlib.sha1(b"tag %d\0" % len(tag) + tag, usedforsecurity=False).hexdigest()
+            need(number == proof["object"], "the git tag is not the object it says")
+        if name == "rfc3161" and proof is not None:
+            need(bytes.fromhex(head) in unbase64(proof["token"]), "the token is of another head")
+    names = some({anchor["name"] for anchor in anchors})
+    if names == "none":
         return "none: only a head that you know from elsewhere (--head) dates the ledger"
-    return f"{some(names)}, not checked here; the proofs are in record.json"
+    return f"{names}; whether the tag or token is genuine is for `git tag -v` or `openssl ts`"
 
 
 # --- the verdict ----------------------------------------------------------------------------------
@@ -933,7 +1010,7 @@ def verify(path: Path, signers: Sequence[str] = (), head: str | None = None,
         (not in order, or it could not be run) or tampered.
     """
     bundle, checks = Bundle(path, signers, head), []
-    waived = ("seal", "ledger") if unsealed and "seal.json" not in bundle.files else ()
+    waived = ("seal", "ledger", "approvals") if unsealed and "seal.json" not in bundle.files else ()
     for name, check in CHECKS.items():
         try:
             result, text = ("waived", "as asked") if name in waived else ("ok", check(bundle))
