@@ -63,6 +63,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     signer = listed.get(signing_key.key_id)
     if signer is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
+    proposer = _sealed_by(book.entries(), plan_sha256(agreed), listed)
     envelope = sign_approval(
         digest,
         decision,  # type: ignore[arg-type]  # checked with the other fields
@@ -75,18 +76,15 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     record_approval(envelope, book)
     out = verdict.with_suffix(f".{signer.key_id}.approval.json")
     out.write_bytes(envelope.to_bytes())
-    entries = book.entries()
     asked = agreed.approvals
     findings = check_approvals(
         digest,
-        _decisions(entries, digest),
+        _decisions(book.entries(), digest),
         listed,
         asked.required_roles,
         distinct=asked.distinct_persons,
         now=utc_now(),
-        proposer=_sealed_by(entries, plan_sha256(agreed), listed)
-        if asked.distinct_persons
-        else None,
+        proposer=proposer if asked.distinct_persons else None,
     )
     recorded = recorded_status(status, findings)
     if as_json:
@@ -124,13 +122,18 @@ def _decisions(entries: Sequence[Entry], verdict: str) -> list[Envelope]:
     ]
 
 
-def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str | None:
-    """Name of who sealed the plan: they proposed the change. None when nobody did."""
+def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
+    """Name of who sealed the plan: they proposed the change.
+
+    Raises:
+        ConfigError: nobody did.
+        TamperedError: the seal does not hold.
+    """
     from specdecode.governance.dsse import parse_envelope
     from specdecode.governance.sealing import read_seal
 
     seals = [entry for entry in entries if entry.kind == "seal" and entry.mentions(plan)]
     if not seals:
-        return None
+        raise ConfigError("the plan is not sealed in this ledger, so its verdict decides nothing")
     envelope = parse_envelope(seals[-1].body.get("envelope") or {})
     return read_seal(envelope, signers, entries).signers[0].name

@@ -1,0 +1,135 @@
+"""Deviations: on record, signed, and exploratory where they could have been chosen to suit."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdecode.errors import ConfigError, TamperedError
+from specdecode.governance.amendments import amend, exploratory, read_amendments
+from specdecode.governance.ledger import Ledger
+from specdecode.governance.statements import Deviation
+from specdecode.governance.timestamps import utc_text
+from tests.governance.keys import ADA, HOUR, NOW, STRANGER, signers
+
+PLAN, OTHER = "a" * 64, "b" * 64
+FORESEEN = ["interrupted-run"]
+
+
+def deviation(hours: int, **fields: object) -> Deviation:
+    document = {
+        "plan_sha256": PLAN,
+        "when": utc_text(NOW + hours * HOUR),
+        "stage": "offline",
+        "what": "one prompt is left out",
+        "why": "it cannot be tokenised",
+        "data_seen": "none",
+        "impact": "none expected",
+        "author": "Ada",
+    }
+    return Deviation.model_validate(document | fields)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append("seal", {"plan_sha256": PLAN}, at=NOW)
+    return ledger
+
+
+def opened(ledger, hours: int, plan: str = PLAN) -> None:
+    ledger.append("opened", {"subjects": {"plan": plan}}, at=NOW + hours * HOUR)
+
+
+def test_a_deviation_is_on_record_and_signed(ledger):
+    envelope = amend(deviation(1), ADA, ledger, FORESEEN)
+    line = ledger.entries()[-1]
+    assert (line.kind, line.at) == ("amendment", "2026-11-30T05:00:00Z")
+    assert line.body["envelope"] == envelope.to_json()
+    ((found, signed_by),) = read_amendments(ledger.entries(), signers(), PLAN)
+    assert found.deviation == deviation(1)
+    assert [signer.name for signer in signed_by] == ["Ada"]
+    assert read_amendments(ledger.entries(), signers(), OTHER) == []
+
+
+def test_before_the_opening_a_result_can_still_confirm(ledger):
+    amend(deviation(1, data_seen="dev"), ADA, ledger, FORESEEN)
+    opened(ledger, 2)
+    assert exploratory(ledger, FORESEEN, PLAN) == []
+
+
+def test_after_the_opening_it_cannot(ledger):
+    opened(ledger, 1)
+    amend(deviation(2), ADA, ledger, FORESEEN)
+    (reason,) = exploratory(ledger, FORESEEN, PLAN)
+    assert "after the confirmation set was opened: one prompt is left out" in reason
+    assert exploratory(ledger, FORESEEN) == [reason]
+
+
+@pytest.mark.parametrize("seen", ["partial", "full"])
+def test_confirmation_data_seen_before_an_opening_on_record_make_it_exploratory(ledger, seen):
+    amend(deviation(1, data_seen=seen), ADA, ledger, FORESEEN)
+    (reason,) = exploratory(ledger, FORESEEN, PLAN)
+    assert f"seen confirmation data ({seen})" in reason
+
+
+def test_what_the_plan_foresaw_does_not_make_it_exploratory(ledger):
+    opened(ledger, 1)
+    amend(deviation(2, contingency="interrupted-run", data_seen="full"), ADA, ledger, FORESEEN)
+    assert exploratory(ledger, FORESEEN, PLAN) == []
+    assert len(exploratory(ledger, [], PLAN)) == 1  # the plan decides what was foreseen
+
+
+def test_each_deviation_counts_by_itself(ledger):
+    opened(ledger, 1)
+    amend(deviation(2, contingency="interrupted-run"), ADA, ledger, FORESEEN)
+    amend(deviation(3, what="a"), ADA, ledger, FORESEEN)
+    amend(deviation(4, what="b"), ADA, ledger, FORESEEN)
+    assert [reason[-1] for reason in exploratory(ledger, FORESEEN, PLAN)] == ["a", "b"]
+
+
+def test_openings_and_deviations_of_other_plans_do_not_count(ledger):
+    opened(ledger, 1, OTHER)
+    amend(deviation(2), ADA, ledger, FORESEEN)
+    assert exploratory(ledger, FORESEEN, PLAN) == []
+    assert len(exploratory(ledger, FORESEEN)) == 1
+
+
+def test_a_contingency_must_be_in_the_plan(ledger):
+    with pytest.raises(ConfigError, match="it has: interrupted-run"):
+        amend(deviation(1, contingency="bad luck"), ADA, ledger, FORESEEN)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_plan_that_is_not_sealed_is_changed_and_not_amended(ledger):
+    with pytest.raises(ConfigError, match="not sealed in this ledger"):
+        amend(deviation(1, plan_sha256=OTHER), ADA, ledger, FORESEEN)
+
+
+def test_a_strangers_deviation_is_noticed(ledger):
+    amend(deviation(1), STRANGER, ledger, FORESEEN)
+    with pytest.raises(TamperedError, match="no signers file lists"):
+        read_amendments(ledger.entries(), signers(), PLAN)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"plan_sha256": OTHER},
+        {"deviation_sha256": "0" * 64},
+        {"envelope": {}},
+        {"envelope": None},
+    ],
+)
+def test_a_line_that_is_not_about_its_envelope_is_noticed(ledger, changed):
+    amend(deviation(1), ADA, ledger, FORESEEN)
+    body = ledger.entries()[-1].body | changed
+    ledger.append("amendment", body, at=NOW + 2 * HOUR)
+    with pytest.raises(TamperedError):
+        exploratory(ledger, FORESEEN, PLAN)
+
+
+def test_an_envelope_repeated_at_another_time_is_noticed(ledger):
+    amend(deviation(1), ADA, ledger, FORESEEN)
+    ledger.append("amendment", ledger.entries()[-1].body, at=NOW + 2 * HOUR)
+    with pytest.raises(TamperedError, match="line 3"):
+        exploratory(ledger, FORESEEN, PLAN)
