@@ -6,6 +6,7 @@ import typer
 
 from specdecode.cli.approve import approve_command
 from specdecode.cli.audit import audit_command
+from specdecode.cli.bundle import bundle_command
 from specdecode.cli.decide import decide_command
 from specdecode.cli.doctor import doctor_command
 from specdecode.cli.generate import generate_command
@@ -14,6 +15,7 @@ from specdecode.cli.ledger import ledger_app
 from specdecode.cli.plan import plan_app
 from specdecode.cli.plan_amend import amend_command
 from specdecode.cli.plan_seal import seal_command
+from specdecode.cli.verify import verify_command
 from specdecode.cli.version import version_command
 
 app = typer.Typer(
@@ -31,6 +33,8 @@ plan_app.command("seal")(seal_command)
 plan_app.command("amend")(amend_command)
 app.add_typer(plan_app, name="plan")
 app.command("approve")(approve_command)
+app.command("bundle")(bundle_command)
+app.command("verify")(verify_command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command("doctor")(doctor_command)

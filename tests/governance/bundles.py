@@ -209,6 +209,7 @@ def case(
     reports: Mapping[str, dict[str, Any]] | None = None,
     stage: str = "offline",
     plan: Mapping[str, Any] | None = None,
+    lock: str = "c" * 64,
     **fields: Any,
 ) -> Case:
     """A case under a plan of `rules` (by default one of every kind) and fields.
@@ -221,12 +222,13 @@ def case(
         reports: the audit's, by arm, where it does not clear the arm.
         stage: of the plan, by whose rules the rows are judged.
         plan: document of the plan, in place of one made of rules and fields.
+        lock: SHA-256 of the environment's lock file.
         fields: of the plan.
     """
     own = small_plan(*(rules or RULES), **fields) if plan is None else parse_plan(plan)
     text = yaml.safe_dump(own.model_dump(mode="json", by_alias=True), sort_keys=False)
     entries = {
-        "lock": "c" * 64,
+        "lock": lock,
         "plan": sha256_hex(text.encode("utf-8")),
         "prompts.validation": sha256_hex(QUALITY_CHECKS),
         PLAN_ENTRY: plan_sha256(own),
