@@ -75,12 +75,18 @@ def signers_text(*entries: dict[str, str]) -> bytes:
     return yaml.safe_dump(list(entries) or ENTRIES).encode("utf-8")
 
 
-def seal_of(plan_digest: str, by: SigningKey = ADA, signers: bytes | None = None) -> Envelope:
-    """A seal of the plan and of the signers file (everybody's)."""
+def seal_of(
+    plan_digest: str,
+    by: SigningKey = ADA,
+    signers: bytes | None = None,
+    lock: str | None = None,
+) -> Envelope:
+    """A seal of the plan, the signers file (everybody's) and, where given, the lock file."""
     predicate = PlanSeal(plan_sha256=plan_digest, plan_name="small", at=utc(SEALED),
                          tree_clean=True, confirmation_opened=False, power=None,
                          power_wanted=None, anchor="none")  # fmt: skip
     subjects = {"plans/signers.yaml": sha256_hex(signers or signers_text())}
+    subjects |= {} if lock is None else {"requirements.lock": lock}
     return sign_payload(write_statement(predicate, subjects), by)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from specdecode.governance import Status, plan_sha256
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.dsse import sign_payload
 from specdecode.governance.signing import encode_base64
 from specdecode.governance.verifier import pack, text_of, verify
 from specdecode.governance.verifier.verify import rows_digest
@@ -232,6 +233,11 @@ def exchange_prompts(rows):
             row["prompt_id"] = other.get(row["prompt_id"], row["prompt_id"])
 
 
+def other_inputs(rows):
+    for row in rows:
+        row["manifest_sha256"] = "b" * 64
+
+
 def drop_arm(rows):
     return [row for row in rows if row["arm"] != "block"]
 
@@ -245,6 +251,8 @@ ROWS = {
     "one arm's time shortened": (faster, {"rules"}, "block-faster: estimate"),
     "prompts of one arm exchanged": (exchange_prompts, {"integrity", "rules"}, "same_inputs"),
     "one arm dropped": (drop_arm, {"counts", "integrity", "rules"}, "arms is not in order: block"),
+    "rows of other inputs": (
+        other_inputs, {"inputs", "integrity"}, "rows were measured on other inputs (bbbbbbbbbbbb)"),
     "rows of one arm dropped": (
         drop_some, {"counts", "integrity", "rules"}, "missing is not in order: p0000/greedy"),
 }  # fmt: skip
@@ -352,6 +360,14 @@ AUDITS = {
     "fewer tokens": (lambda a: a["arms"]["block"].update(tokens_read=9), "audit", "tokens read"),
     "another alpha": (lambda a: a.update(alpha=0.05), "audit", "another alpha"),
     "no arm": (lambda a: a.update(arms={}), "audit", "the audit is of no arm"),
+    "log e above its maximum": (lambda a: a["arms"]["block"].update(log_e_value=1.0), "audit",
+                                "above its maximum"),
+    "no finding on sampled tokens": (lambda a: a["arms"]["block"].update(sampled=None), "audit",
+                                     "tokens read and their finding"),
+    "a word its findings do not have": (lambda a: a["arms"]["block"].update(verdict="biased"),
+                                        "audit", "'biased' is not its findings'"),
+    "silence after too few tokens": (lambda a: a["arms"]["block"].update(min_tokens=9999), "audit",
+                                     "too few tokens were read"),
     "greedy failures": (lambda a: a["arms"]["block"]["greedy"].update(failures=3), "audit",
                         "greedy rows are not as good"),
 }  # fmt: skip
@@ -386,6 +402,81 @@ def test_a_biased_arm_cannot_be_called_lossless(tmp_path, checked):
     assert code == 3
     assert wrong == {"audit", "rules"}
     assert "its word is not its log e's" in text
+
+
+CONTENTS = [
+    ("rows.jsonl", b"", "rows.jsonl has no lines"),
+    ("ledger.jsonl", b"", "ledger.jsonl has no lines"),
+    ("verdict.json", b"{", "verdict.json is not JSON"),
+    ("verdict.json", b'{"rows": NaN}', "holds NaN, which is not a number"),
+    ("signers.yaml", b"[]\n", "cannot read: []"),
+    ("seal.json", b"{}", "seal.json is no signed plan-seal: KeyError"),
+    ("seal.json", b"[]", "seal.json is no signed plan-seal: TypeError"),
+    ("audit.json", b"[]", "could not be checked: TypeError"),
+]
+
+
+@pytest.mark.parametrize("attack", CONTENTS)
+def test_a_file_without_its_content_is_a_failed_check(bundle, checked, attack):
+    name, content, cause = attack
+
+    code, _, text = checked(repacked(unsigned(bundle, **{name: content})))
+
+    assert code in (3, 12)
+    assert cause in text
+
+
+SMALL = {
+    "an unknown plan schema": (
+        "plan.json", lambda p: p.update(schema="specdecode.plan/9"), "schema specdecode.plan/9"),
+    "an unknown kind of rule": (
+        "plan.json", lambda p: p["rules"][3].update(kind="vibes"), "rules of kind vibes"),
+    "no anchor": ("record.json", lambda r: r.update(anchors=[]), "not even 'none'"),
+    "a time without a zone": (
+        "record.json", lambda r: r.update(at="2026-01-03T00:00:00"), "is not a time in UTC"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_cannot_be_judged_is_not_passed(bundle, checked, name):
+    file, change, cause = SMALL[name]
+
+    code, _, text = checked(repacked(unsigned(bundle, **{file: edited(bundle[file], change)})))
+
+    assert code in (3, 12)
+    assert cause in text
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda m: json.dumps(m).encode(), "MANIFEST.json was edited"),
+        (lambda m: compact(m | {"at": "now"}), "other fields than it should"),
+        (lambda m: compact(m | {"schema": "specdecode.bundle/9"}), "unknown schema"),
+    ],
+)
+def test_a_manifest_has_one_form(bundle, checked, change, cause):
+    manifest = change(json.loads(bundle["MANIFEST.json"]))
+
+    code, wrong, text = checked(pack(unsigned(bundle, **{"MANIFEST.json": manifest})))
+
+    assert (code, wrong) == (3, {"files"})
+    assert cause in text
+
+
+def test_rules_cannot_be_judged_on_rows_that_are_invalid(tmp_path, checked):
+    broken = case(FASTER, rows=[r for r in run(24) if r.arm != "token"])
+    with zipfile.ZipFile(broken.write(tmp_path)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    change = lambda v: entry(v, "block-faster").update(outcome="pass")  # noqa: E731
+
+    code, _, text = checked(
+        repacked(files | {"verdict.json": edited(files["verdict.json"], change)})
+    )
+
+    assert broken.verdict.status is Status.INVALID
+    assert code == 3
+    assert "rules judged on invalid rows" in text
 
 
 # --- the threshold, moved ------------------------------------------------------------------------
@@ -560,6 +651,51 @@ def test_a_bad_signature_beside_a_good_one_is_seen(bundle, checked):
     assert code == 3
     assert "seal" in wrong
     assert "a signature is not over this payload" in text
+
+
+def test_an_approval_is_signed_by_one_person(bundle, checked):
+    both = sign_payload(good().approval.body, GRACE, ADA)
+
+    code, wrong, text = checked(repacked(with_approval(bundle, both)))
+
+    assert (code, wrong) == (12, {"approvals"})
+    assert "2 signatures, an approval has one" in text
+
+
+def test_a_signature_has_one_spelling(bundle, checked):
+    def respell(envelope):
+        text = envelope["signatures"][0]["sig"]
+        assert text.endswith("==")  # 64 bytes leave four bits unused
+        last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".index(text[-3])
+        other = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[last + 1]
+        envelope["signatures"][0]["sig"] = text[:-3] + other + "=="
+
+    attacked = unsigned(bundle, **{"seal.json": edited(bundle["seal.json"], respell)})
+
+    assert "base64 in another spelling" in checked(repacked(attacked))[2]
+
+
+@pytest.mark.parametrize("field", [{"valid_from": utc(DECIDED)}, {"valid_until": utc(SEALED)}])
+def test_a_key_that_was_not_valid_when_it_sealed_is_seen(tmp_path, checked, field):
+    listed = signers_text(entry_of("Ada", "owner", ADA, **field),
+                          entry_of("Grace", "reviewer", GRACE))  # fmt: skip
+    seal = seal_of(PLAN, signers=listed)
+    path = good().write(tmp_path, seal=seal, ledger=good().ledger(seal=seal), signers_text=listed)
+
+    code, _, text = checked(path.read_bytes())
+
+    assert code == 3
+    assert f"the key of Ada was not valid on {utc(SEALED)}" in text
+
+
+def test_rows_of_another_environment_than_was_sealed_are_seen(tmp_path, checked):
+    seal = seal_of(PLAN, lock="e" * 64)
+    path = good().write(tmp_path, seal=seal, ledger=good().ledger(seal=seal))
+
+    code, wrong, text = checked(path.read_bytes())
+
+    assert (code, wrong) == (3, {"seal"})
+    assert "another requirements.lock" in text
 
 
 def test_stripping_seal_and_ledger_makes_it_invalid(bundle, checked):

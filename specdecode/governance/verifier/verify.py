@@ -520,7 +520,7 @@ def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
         known = [(prompt, pair) for prompt, pair in found if pair]
         value = pooled([pair for _, pair in known]) if known else None
         return {None: Estimate(value, (prompt for prompt, _ in known))}
-    how, q = COMPARED.get(rule.get("measure", kind)), 0.5
+    how, q = COMPARED.get(rule["measure"] if kind == "strata" else kind), 0.5
     if kind == "tail_latency":
         how, q = ("quantiles", rule["metric"]), rule["quantile"]
     if how is None:
