@@ -225,7 +225,6 @@ def _flaw(
 ) -> Finding | None:
     who = f"{signer.name} as {approval.role}"
     signed, expires = parse_utc(approval.at), parse_utc(approval.expires)
-    reason = f": {approval.reason}" if approval.reason else ""
     problems = [
         (
             approval.verdict_sha256 != verdict_sha256,
@@ -244,8 +243,16 @@ def _flaw(
             Flaw.WRONG_ROLE,
             f"{who}: the signers file lists that key as {signer.role}",
         ),
-        (approval.decision == "override", Flaw.OVERRIDDEN, f"{who} overrode the verdict{reason}"),
-        (approval.decision == "reject", Flaw.REJECTED, f"{who} rejected the verdict{reason}"),
+        (
+            approval.decision == "override",
+            Flaw.OVERRIDDEN,
+            f"{who} overrode the verdict: {approval.reason}",
+        ),
+        (
+            approval.decision == "reject",
+            Flaw.REJECTED,
+            f"{who} rejected the verdict: {approval.reason}",
+        ),
         (
             signer.name == proposer,
             Flaw.PROPOSER,

@@ -77,6 +77,25 @@ def test_each_missing_role_is_named():
     ]
 
 
+def test_messages_name_who_and_what_and_why():
+    found = check_approvals(
+        VERDICT,
+        [
+            given("owner", ADA, "reject", reason="too early"),
+            given("reviewer", GRACE, verdict=OTHER),
+        ],
+        signers(),
+        ["owner", "owner"],
+        distinct=True,
+        now=NOW,
+    )
+    assert [f.message for f in found] == [
+        "Ada as owner rejected the verdict: too early",
+        "Grace as reviewer: signed for another verdict, bbbbbbbbbbbb",
+        "2 approvals as owner missing",
+    ]
+
+
 @pytest.mark.parametrize(
     ("bad", "flaw"),
     [
@@ -194,3 +213,5 @@ def test_decisions_go_on_record_once(tmp_path, decision):
     with pytest.raises(ConfigError, match="on record already"):
         record_approval(envelope, ledger)
     assert ledger.entries() == (line,)
+    other = record_approval(given("reviewer", GRACE, decision), ledger)
+    assert ledger.entries() == (line, other)
