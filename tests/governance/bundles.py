@@ -84,7 +84,7 @@ def seal_of(
     """A seal of the plan, the signers file (everybody's) and, where given, the lock file."""
     predicate = PlanSeal(plan_sha256=plan_digest, plan_name="small", at=utc(SEALED),
                          tree_clean=True, confirmation_opened=False, power=None,
-                         power_wanted=None, anchor="none")  # fmt: skip
+                         power_wanted=None, power_basis=None, anchor="none")  # fmt: skip
     subjects = {"plans/signers.yaml": sha256_hex(signers or signers_text())}
     subjects |= {} if lock is None else {"requirements.lock": lock}
     return sign_payload(write_statement(predicate, subjects), by)
