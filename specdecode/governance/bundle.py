@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.dsse import Envelope, sign_payload
@@ -22,7 +24,6 @@ from specdecode.governance.plan import canonical_json, load_plan, plan_sha256
 from specdecode.governance.signers import load_signers
 from specdecode.governance.signing import SigningKey
 from specdecode.governance.statements import VerdictRecord, write_statement
-from specdecode.governance.tables import Rows, as_table
 from specdecode.governance.timestamps import utc_text
 from specdecode.governance.verifier import GUIDE, PROGRAM, pack
 from specdecode.governance.verifier.verify import UncheckedError, signers_in
@@ -39,7 +40,7 @@ def write_bundle(
     at: datetime,
     plan_file: Path | str,
     verdict: bytes,
-    rows: Rows,
+    rows: pa.Table,
     audit: Mapping[str, Any],
     manifest: Mapping[str, Any],
     data_quality: bytes,
@@ -63,7 +64,7 @@ def write_bundle(
             the clock, so that the same input gives the same bytes.
         plan_file: the plan as written (YAML).
         verdict: the verdict file, whose hash approvals are of.
-        rows: as `decide` takes them.
+        rows: a table with the columns of a record.
         audit: the audit document of these rows.
         manifest: the input manifest, with its entries.
         data_quality: the file of data-quality results, as it was hashed into the manifest.
@@ -90,7 +91,7 @@ def write_bundle(
     _check_signers(signers, [*([seal] if seal else []), *approvals], key)
     plan_file = Path(plan_file)
     plan = load_plan(plan_file)
-    lines = sorted(record.to_json_line() for record in to_records(checked(as_table(rows))))
+    lines = sorted(record.to_json_line() for record in to_records(checked(rows)))
     if not lines:
         raise ConfigError("there are no rows; an empty bundle would be evidence of nothing")
     row_files, form = _whole(lines) if withheld is None else withheld.files(lines)
