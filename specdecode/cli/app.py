@@ -6,6 +6,7 @@ import typer
 
 from specdecode.cli.approve import approve_command
 from specdecode.cli.audit import audit_command
+from specdecode.cli.bundle import bundle_command
 from specdecode.cli.confirm import confirm_command
 from specdecode.cli.decide import decide_command
 from specdecode.cli.doctor import doctor_command
@@ -16,6 +17,7 @@ from specdecode.cli.plan import plan_app
 from specdecode.cli.plan_amend import amend_command
 from specdecode.cli.plan_seal import seal_command
 from specdecode.cli.vault import vault_app
+from specdecode.cli.verify import verify_command
 from specdecode.cli.version import version_command
 
 app = typer.Typer(
@@ -35,6 +37,8 @@ app.add_typer(plan_app, name="plan")
 app.command("confirm")(confirm_command)
 app.add_typer(vault_app, name="vault")
 app.command("approve")(approve_command)
+app.command("bundle")(bundle_command)
+app.command("verify")(verify_command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command("doctor")(doctor_command)

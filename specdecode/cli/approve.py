@@ -16,7 +16,6 @@ from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdecode.governance.chain import Entry
-    from specdecode.governance.dsse import Envelope
     from specdecode.governance.signers import Signers
 
 
@@ -42,6 +41,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     """
     from specdecode.governance.approvals import (
         check_approvals,
+        decisions_on,
         record_approval,
         recorded_status,
         sign_approval,
@@ -79,7 +79,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     asked = agreed.approvals
     findings = check_approvals(
         digest,
-        _decisions(book.entries(), digest),
+        decisions_on(digest, book.entries()),
         listed,
         asked.required_roles,
         distinct=asked.distinct_persons,
@@ -109,17 +109,6 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     console.print(f"recorded status [{STATUS_STYLE.get(recorded, 'bold')}]{recorded}[/]")
     for finding in findings:
         console.print(f"  - {finding.message}", markup=False)
-
-
-def _decisions(entries: Sequence[Entry], verdict: str) -> list[Envelope]:
-    """Every decision on the verdict that is on record."""
-    from specdecode.governance.dsse import parse_envelope
-
-    return [
-        parse_envelope(entry.body.get("envelope") or {})
-        for entry in entries
-        if entry.kind in ("approval", "override") and entry.body.get("verdict_sha256") == verdict
-    ]
 
 
 def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.chain import Entry
-from specdecode.governance.dsse import Envelope, sign_payload, verify_envelope
+from specdecode.governance.dsse import Envelope, parse_envelope, sign_payload, verify_envelope
 from specdecode.governance.ledger import Ledger
 from specdecode.governance.signers import Signer, Signers
 from specdecode.governance.signing import SigningKey
@@ -183,6 +183,20 @@ def recorded_status(status: Status, findings: Sequence[Finding]) -> RecordedStat
     if status is not Status.GO or not flaws:
         return status.value
     return "NO_GO" if Flaw.REJECTED in flaws else "INCONCLUSIVE"
+
+
+def decisions_on(verdict_sha256: str, entries: Sequence[Entry]) -> list[Envelope]:
+    """Every decision on the verdict that is on record, in order.
+
+    Raises:
+        TamperedError: an entry holds no envelope.
+    """
+    return [
+        parse_envelope(entry.body.get("envelope") or {})
+        for entry in entries
+        if entry.kind in ("approval", "override")
+        and entry.body.get("verdict_sha256") == verdict_sha256
+    ]
 
 
 def _examine(

@@ -1,0 +1,1056 @@
+#!/usr/bin/env python3
+"""Re-check an evidence bundle of specdecode, with Python 3.9 or later and nothing else.
+
+    python3 -I verify.py BUNDLE [--signer KEY] [--head SHA256] [--unsealed] [--json]
+
+BUNDLE is the archive or the folder it was unpacked to. --signer names a key you trust (base64 of
+its 32 bytes, may be repeated), --head an entry of the ledger as you know it from elsewhere.
+
+Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID (or something could not be checked),
+3 TAMPERED (something contradicts something else), 2 wrong usage. VERIFY.md explains the checks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Optional
+
+Row = dict[str, Any]
+Pairs = list[tuple[Row, Row]]
+EXIT = {"GO": 0, "NO_GO": 10, "INCONCLUSIVE": 11, "INVALID": 12, "TAMPERED": 3}
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://specdecode.dev/{}/v1"
+
+
+class TamperedError(Exception):
+    """Two things in the bundle contradict each other: at least one was changed."""
+
+
+class UncheckedError(Exception):
+    """Something could not be checked, so it counts as not in order."""
+
+
+def need(condition: object, problem: str) -> None:
+    """Raise TamperedError with the problem unless the condition holds."""
+    if not condition:
+        raise TamperedError(problem)
+
+
+def sha256(data: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def some(items: Iterable[str]) -> str:
+    """The first of them, for a message; "" when there are none."""
+    names = sorted(items)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+# --- the bundle and its files ---------------------------------------------------------------------
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """The archive of these files. Nothing is compressed, so every machine writes the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, 0o100644 << 16
+            archive.writestr(info, files[name])
+    return out.getvalue()
+
+
+def parse(data: bytes, name: str) -> Any:
+    """JSON in which no key occurs twice and every number is finite."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        need(len(dict(pairs)) == len(pairs), f"{name} has a key twice")
+        return dict(pairs)
+
+    def refuse(word: str) -> None:
+        raise TamperedError(f"{name} holds {word}, which is not a number")
+
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except ValueError as error:
+        raise TamperedError(f"{name} is not JSON: {error}") from error
+
+
+class Bundle:
+    """The files of a bundle by name, and what its reader trusts."""
+
+    def __init__(self, path: Path, signers: Sequence[str] = (), head: str | None = None) -> None:
+        self.files: dict[str, bytes] = {}
+        self.damage: list[str] = []
+        self.trusted, self.trusted_head = list(signers), head
+        self._parsed: dict[str, Any] = {}
+        if not path.is_dir():
+            self._unpack(path.read_bytes())
+            return
+        for file in sorted(path.rglob("*")):
+            if file.is_symlink():
+                self.damage.append(f"{file.name} is a link")
+            elif file.is_file():
+                self.files[file.relative_to(path).as_posix()] = file.read_bytes()
+
+    def _unpack(self, raw: bytes) -> None:
+        try:
+            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+                for info in archive.infolist():
+                    if info.compress_type != zipfile.ZIP_STORED:
+                        self.damage.append(f"{info.filename} is compressed")
+                        continue
+                    try:
+                        self.files[info.filename] = archive.read(info)
+                    except Exception as error:  # noqa: BLE001 - zipfile raises many kinds
+                        self.damage.append(f"{info.filename} cannot be read ({error})")
+        except Exception as error:  # noqa: BLE001
+            self.damage.append(f"the archive cannot be read ({error})")
+        if not self.damage and pack(self.files) != raw:
+            self.damage.append("the archive holds bytes that do not come from its files")
+
+    def raw(self, name: str) -> bytes:
+        """A file's bytes."""
+        if name not in self.files:
+            raise UncheckedError(f"{name} is missing")
+        return self.files[name]
+
+    def json(self, name: str) -> Any:
+        """A file's JSON document."""
+        if name not in self._parsed:
+            self._parsed[name] = parse(self.raw(name), name)
+        return self._parsed[name]
+
+    def lines(self, name: str) -> list[bytes]:
+        """A file's lines; at least one."""
+        lines = self.raw(name).split(b"\n")
+        need(lines.pop() == b"", f"{name}: the last line has no end")
+        if not lines:
+            raise UncheckedError(f"{name} has no lines")
+        return lines
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was measured; at least one row."""
+        if "rows" not in self._parsed:
+            self._parsed["rows"] = [parse(line, "rows.jsonl") for line in self.lines("rows.jsonl")]
+        found: list[Row] = self._parsed["rows"]
+        return found
+
+    @property
+    def plan(self) -> Any:
+        """The plan as it stands for the stage that the rows come from."""
+        plan, stages = self.json("plan.json"), {row["stage"] for row in self.rows}
+        if plan["schema"] != "specdecode.plan/2":
+            raise UncheckedError(f"this program does not know plans of schema {plan['schema']}")
+        own = [stage for stage in plan["stages"] if {stage["name"]} == stages]
+        if not own or own[0]["name"] == plan["stage"]:
+            return plan
+        view = {name: own[0][name] or plan[name] for name in ("missing_data", "prompts_expected")}
+        chosen = own[0]["rules"]
+        rules = [rule for rule in plan["rules"] if chosen is None or rule["name"] in chosen]
+        return {**plan, **view, "stage": own[0]["name"], "rules": rules}
+
+
+def check_archive(bundle: Bundle) -> str:
+    """The archive is what its files give, byte for byte."""
+    need(not bundle.damage, "; ".join(bundle.damage))
+    if not bundle.files:
+        raise UncheckedError("there are no files")
+    return f"{len(bundle.files)} files, nothing beside them"
+
+
+def check_files(bundle: Bundle) -> str:
+    """Every file is listed, there and unchanged."""
+    manifest = bundle.json("MANIFEST.json")
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    need(text.encode("utf-8") == bundle.raw("MANIFEST.json"), "MANIFEST.json was edited")
+    need(set(manifest) == {"schema", "files"}, "MANIFEST.json has other fields than it should")
+    need(manifest["schema"] == "specdecode.bundle/1", "MANIFEST.json has an unknown schema")
+    listed, found = manifest["files"], set(bundle.files) - {"MANIFEST.json", "signature.json"}
+    problems = [f"{name} was added" for name in sorted(found - set(listed))]
+    for name, entry in listed.items():
+        if name not in found:
+            problems.append(f"{name} is missing")
+        elif entry != {"sha256": sha256(bundle.files[name]), "bytes": len(bundle.files[name])}:
+            problems.append(f"{name} is not as MANIFEST.json lists it")
+    need(not problems, "; ".join(problems))
+    return f"{len(listed)} files are as MANIFEST.json lists them"
+
+
+# --- plan, inputs, rows, audit --------------------------------------------------------------------
+
+
+def check_plan(bundle: Bundle) -> str:
+    """Inputs and verdict name this plan."""
+    own, entries = sha256(bundle.raw("plan.json")), bundle.json("manifest.json")["entries"]
+    judged, planned = bundle.json("verdict.json")["plan_sha256"], entries["plan_sha256"]
+    need(judged == own, f"the verdict is of plan {judged[:12]}, plan.json is {own[:12]}")
+    need(planned == own, f"the inputs name plan {planned[:12]}, plan.json is {own[:12]}")
+    written = sha256(bundle.raw("plan.yaml"))
+    need(entries.get("plan", written) == written, "plan.yaml is not the one measured for")
+    return f"plan {own[:12]} is the one measured for and judged by"
+
+
+def check_inputs(bundle: Bundle) -> str:
+    """The inputs hash to their seal, which verdict and rows name."""
+    manifest, verdict = bundle.json("manifest.json"), bundle.json("verdict.json")
+    entries, seal = manifest["entries"], manifest["manifest_sha256"]
+    text = json.dumps(entries, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    need(sha256(text.encode("utf-8")) == seal, "manifest.json: entries are not the sealed ones")
+    strange = {str(row["manifest_sha256"])[:12] for row in bundle.rows} - {seal[:12]}
+    if verdict["status"] != "INVALID":
+        need(verdict["manifest_sha256"] == seal, "the verdict is of other inputs")
+        need(not strange, f"rows were measured on other inputs ({some(strange)})")
+    checked = sha256(bundle.raw("data_quality.json"))
+    wanted = entries.get("prompts.validation", checked)
+    need(wanted == checked, "data_quality.json is not of these inputs")
+    return f"{len(entries)} inputs, sealed as {seal[:12]}, are those the rows name"
+
+
+def rows_digest(lines: Sequence[bytes]) -> str:
+    """The digest by which audit and verdict name their rows; specdecode.measurement.digest."""
+    return sha256(b"".join(line + b"\n" for line in sorted(lines)))
+
+
+def merkle_root(leaves: Sequence[bytes]) -> bytes:
+    """Root of the tree of RFC 6962, section 2.1, whose leaves are hashed already."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    pair = merkle_root(leaves[:half]) + merkle_root(leaves[half:])
+    return hashlib.sha256(b"\x01" + pair).digest()
+
+
+def check_rows(bundle: Bundle) -> str:
+    """Audit and verdict are of these rows."""
+    verdict, record = bundle.json("verdict.json"), bundle.json("record.json")["rows"]
+    lines, named = bundle.lines("rows.jsonl"), str(verdict["rows_sha256"])
+    audited = str(bundle.json("audit.json")["rows_sha256"])
+    if verdict["status"] != "INVALID":
+        need(audited == named, f"the audit is of rows {audited[:12]}, the verdict of {named[:12]}")
+    if record["form"] == "full":
+        own = rows_digest(lines)
+        need(named == own, f"the verdict is of rows {named[:12]}, these are {own[:12]}")
+        need(lines == sorted(lines), "rows.jsonl is not in order")
+        return f"{len(lines)} rows {own[:12]} are those audited and judged"
+    leaves = [bytes.fromhex(leaf) for leaf in bundle.raw("rows.leaves").decode("ascii").split()]
+    need(len(leaves) == len(lines), f"{len(leaves)} hashes stand for {len(lines)} rows")
+    need(merkle_root(leaves).hex() == record["root"], "the rows' hashes do not give their root")
+    shown = bundle.json("rows.shown.json")
+    for entry in shown:
+        index, line = entry["index"], entry["line"].encode("utf-8")
+        leaf = hashlib.sha256(b"\x00" + bytes.fromhex(entry["salt"]) + line).digest()
+        need(leaf == leaves[index], f"row {index} was shown with another text than its hash is of")
+        whole = parse(line, "a shown row")
+        public = {name: whole[name] for name in whole if name not in record["withheld"]}
+        need(public == parse(lines[index], "rows.jsonl"), f"row {index} differs from its full text")
+    return (
+        f"{len(lines)} rows without {', '.join(record['withheld'])}: their digest {named[:12]} "
+        f"cannot be recomputed; {len(shown)} were shown in full and fit their hashes"
+    )
+
+
+def check_audit(bundle: Bundle) -> str:
+    """Each arm's word is what its log e-value and its greedy rows lead to."""
+    audit = bundle.json("audit.json")
+    limit = math.log(1 / audit["alpha"])
+    for arm, report in audit["arms"].items():
+        word, sampled, greedy = report["verdict"], report["sampled"], report["greedy"]
+        highest, read = report["max_log_e_value"], report["tokens_read"]
+        biased = highest >= limit or bool(sampled and sampled["impossible"])
+        words = {part["verdict"] for part in (sampled, greedy) if part}
+        need(report["alpha"] == audit["alpha"], f"{arm} was audited at another alpha")
+        need(highest >= report["log_e_value"], f"{arm}: log e-value above its maximum")
+        need(bool(sampled) == bool(read), f"{arm}: tokens read and their finding disagree")
+        need((report["first_evidence"] is not None) == biased, f"{arm}: evidence and log e-value")
+        if sampled:
+            need(sampled["tokens"] == read, f"{arm}: tokens read disagree")
+            need((sampled["verdict"] == "biased") == biased, f"{arm}: its word is not its log e's")
+            need(sampled["verdict"] != "lossless" or read >= report["min_tokens"],
+                 f"{arm}: too few tokens were read to call it lossless")  # fmt: skip
+        if greedy and greedy["verdict"] == "lossless":
+            need(not greedy["failures"] and greedy["tokens"] >= greedy["min_tokens"],
+                 f"{arm}: greedy rows are not as good as their word")  # fmt: skip
+        worst = "biased" if "biased" in words else "undecided"
+        calm = words == {"lossless"} and not report["rows"]["unjudged"]
+        need(
+            word == worst or (calm and word == "lossless"), f"{arm}: '{word}' is not its findings'"
+        )
+    if not audit["arms"]:
+        raise UncheckedError("the audit is of no arm")
+    return f"words of {some(audit['arms'])} follow from log e-values against {limit:.4f}"
+
+
+# --- are the rows the planned evidence? -----------------------------------------------------------
+
+
+def setting(row: Row) -> str:
+    """Name of a row's sampling setting."""
+    return str(row["sampling"]["name"])
+
+
+def greedy(row: Row) -> bool:
+    """Whether greedy decoding was asked for."""
+    return bool(row["sampling"].get("temperature", 1.0) == 0)
+
+
+def baseline_of(plan: Any) -> str:
+    """Name of the baseline arm."""
+    return next(str(arm["name"]) for arm in plan["arms"] if arm["role"] == "baseline")
+
+
+def plus(left: Any, right: Any, sign: int = 1) -> Any:
+    """Sum (or difference), None where something is missing."""
+    return None if left is None or right is None else left + sign * right
+
+
+def parts(metric: str, row: Row) -> tuple[float, float] | None:
+    """Numerator and denominator of a metric in one row, None where it has no value."""
+    tokens, steps = row["output_tokens"], row["steps"]
+    top, bottom = {
+        "ttft_s": (row["ttft_s"], 1),
+        "tpot_s": (plus(row["e2e_s"], row["ttft_s"], -1), plus(tokens, -1)),
+        "e2e_s": (row["e2e_s"], 1),
+        "output_tokens_per_s": (tokens, row["e2e_s"]),
+        "mean_acceptance_length": (plus(steps, row["accepted"]), steps),
+        "target_tokens_per_output_token": (row["target_tokens"], tokens),
+        "quality": (row["quality"], 1),
+    }[metric]
+    usable = row["error"] is None and top is not None and bottom is not None and bottom > 0
+    return (top, bottom) if usable else None
+
+
+def agrees(row: Row) -> bool:
+    """Whether the numbers of one row fit each other."""
+    steps, accepted, histogram = row["steps"], row["accepted"], row["acceptance_histogram"]
+    ttft, e2e, drafted, tokens = row["ttft_s"], row["e2e_s"], row["drafted"], row["output_tokens"]
+    asked, tpot, told = row["sampling"].get("max_tokens"), parts("tpot_s", row), row["tpot_s"]
+    if asked is not None and tokens is not None:
+        whole = isinstance(asked, int)
+        if not whole or tokens > asked or (row["finish_reason"] == "length" and tokens < asked):
+            return False
+    if histogram and steps is not None and sum(histogram) != steps:
+        return False
+    counted = None if histogram is None else sum(i * count for i, count in enumerate(histogram))
+    if None not in (counted, accepted) and counted != accepted:
+        return False
+    if (drafted is not None and accepted is not None and accepted > drafted) or (
+        ttft is not None and e2e is not None and ttft > e2e
+    ):
+        return False
+    own = told if tpot is None else tpot[0] / tpot[1]
+    return told is None or math.isclose(told, own, rel_tol=1e-3, abs_tol=1e-6)
+
+
+def gaps(plan: Any, rows: list[Row]) -> list[str]:
+    """Requests without a row, or without a number that is needed, in some arm."""
+    found, by_key = [], {(row["prompt_id"], setting(row), row["arm"]): row for row in rows}
+    for prompt in {row["prompt_id"] for row in rows}:
+        for name in plan["sampling"]:
+            group = [(by_key.get((prompt, name, arm["name"])), arm) for arm in plan["arms"]]
+            whole = [(row, arm["draft"]) for row, arm in group if row and row["error"] is None]
+            lacking = any(
+                row[field] is None
+                for row, drafts in whole
+                for field in ("output_tokens", "ttft_s", "e2e_s")
+                + (("steps", "drafted", "accepted") if drafts else ())
+            )
+            scored = {row["quality"] is None for row, _ in whole}
+            if lacking or len(scored) > 1 or any(row is None for row, _ in group):
+                found.append(f"{prompt}/{name}")
+    return found
+
+
+def differing(rows: list[Row]) -> set[str]:
+    """Prompts on which the arms had other tokens, settings or labels."""
+    seen: dict[tuple[str, str], Any] = {}
+    found = set()
+    for row in rows:
+        asked = sorted((k, json.dumps(v)) for k, v in row["sampling"].items() if k != "seed")
+        labels = [row["category"], row["difficulty"], row["language"]]
+        own = [row.get("prompt_token_ids"), asked, labels]
+        if seen.setdefault((row["prompt_id"], setting(row)), own) != own:
+            found.add(row["prompt_id"])
+    return found
+
+
+def misconfigured(arm: Any, rows: list[Row]) -> bool:
+    """Whether an arm did not draft as the plan says."""
+    own = [row for row in rows if row["arm"] == arm["name"] and row["error"] is None]
+    drafted, gamma = sum(row["drafted"] or 0 for row in own), arm["num_speculative_tokens"]
+    sizes = {len(r["acceptance_histogram"]) for r in own if r["acceptance_histogram"]}
+    return bool((own and bool(drafted) != bool(arm["draft"])) or (gamma and sizes - {gamma + 1}))
+
+
+def integrity(bundle: Bundle) -> dict[str, str]:
+    """What is wrong with the rows as evidence for the plan, by check; "" where nothing is."""
+    plan, rows, arms = bundle.plan, bundle.rows, bundle.plan["arms"]
+    allowed = plan["missing_data"]["max_missing_share"]
+    names = Counter(row["request_id"] for row in rows)
+    unique = {(row["prompt_id"], setting(row), row["arm"]) for row in rows}
+    requests = len({row["prompt_id"] for row in rows}) * len(plan["sampling"])
+    baseline = [row for row in rows if row["arm"] == baseline_of(plan)]
+    failed = [row["request_id"] for row in baseline if row["error"] is not None]
+    broken = bool(baseline) and len(failed) / len(baseline) > allowed
+    missing = gaps(plan, rows)
+    misnamed = (row["request_id"] for row in rows if setting(row) in ("greedy", "sampled")
+                and greedy(row) != (setting(row) == "greedy"))  # fmt: skip
+
+    def exactly(wanted: Iterable[str], found: Iterable[str]) -> str:
+        return some(set(wanted) ^ set(found))
+
+    return {
+        "rows_present": "" if rows else "no rows",
+        "unique": "" if len(unique) == len(names) == len(rows) else "rows occur twice",
+        "manifest": exactly([bundle.json("manifest.json")["manifest_sha256"]],
+                            (row["manifest_sha256"] for row in rows)),
+        "audit_of_these_rows": exactly([str(bundle.json("audit.json")["rows_sha256"])],
+                                       [str(bundle.json("verdict.json")["rows_sha256"])]),
+        "plan_of_these_rows": "",  # the check of the plan said so
+        "arms": exactly((arm["name"] for arm in arms), (row["arm"] for row in rows)),
+        "sampling": exactly(plan["sampling"], map(setting, rows)) or some(misnamed),
+        "stage": exactly([plan["stage"]], (row["stage"] for row in rows)),
+        "same_inputs": some(differing(rows)),
+        "numbers_agree": some(row["request_id"] for row in rows
+                              if row["error"] is None and not agrees(row)),
+        "missing": some(missing) if len(missing) / requests > allowed else "",
+        "baseline_works": some(failed) if broken else "",
+        "speculation": some(arm["name"] for arm in arms if misconfigured(arm, rows)),
+    }  # fmt: skip
+
+
+# --- the rules' numbers ---------------------------------------------------------------------------
+
+
+class Estimate:
+    """A number recomputed from the rows, or None without data.
+
+    n: different prompts (for error rates requests) behind it. bare: those named when no interval
+    could be stated. fragile: some denominator is 0, so that a resample may have had no value.
+    """
+
+    def __init__(self, value: float | None, names: Iterable[str] = (),
+                 bare: Iterable[str] = (), fragile: bool = False) -> None:  # fmt: skip
+        self.value, self.n, self.bare = value, len(set(names)), len(set(bare))
+        self.fragile = fragile
+
+
+Estimates = dict[Optional[str], Estimate]  # by stratum; None is all prompts
+
+
+def pooled(found: Sequence[tuple[float, float]]) -> float:
+    """Sum of numerators / sum of denominators."""
+    return math.fsum(top for top, _ in found) / math.fsum(bottom for _, bottom in found)
+
+
+def quantile(values: list[float], q: float) -> float:
+    """Linear interpolation between order statistics."""
+    values = sorted(values)
+    low = math.floor(q * (len(values) - 1))
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (q * (len(values) - 1) - low)
+
+
+def paired(rows: list[Row], arm: str, base: str) -> Pairs:
+    """(base, arm): requests that succeeded in both, matched by prompt and sampling setting."""
+    sides: dict[str, dict[tuple[str, str], Row]] = {arm: {}, base: {}}
+    for row in rows:
+        if row["arm"] in sides and row["error"] is None:
+            sides[row["arm"]][row["prompt_id"], setting(row)] = row
+    return [
+        (sides[base][key], row) for key, row in sorted(sides[arm].items()) if key in sides[base]
+    ]
+
+
+def compare(kind: str, metric: str, pairs: Pairs, q: float = 0.5) -> Estimate:
+    """Arm against base: ratio of pooled metrics, mean difference, or ratio of quantiles."""
+    prompts = [base["prompt_id"] for base, _ in pairs]
+    found = zip(prompts, (parts(metric, a) for _, a in pairs), (parts(metric, b) for b, _ in pairs))
+    both = [(prompt, a, b) for prompt, a, b in found if a and b]
+    if not both:
+        return Estimate(None, bare=prompts)
+    names, arms, bases = [n for n, _, _ in both], [a for _, a, _ in both], [b for _, _, b in both]
+    ours, theirs = [top / bottom for top, bottom in arms], [top / bottom for top, bottom in bases]
+    if kind == "difference":
+        return Estimate(math.fsum(a - b for a, b in zip(ours, theirs)) / len(both), names, prompts)
+    above, below = pooled(arms), pooled(bases)
+    if kind == "quantiles":
+        above, below = quantile(ours, q), quantile(theirs, q)
+    return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+
+
+SINGLE = {
+    "acceptance_length": "mean_acceptance_length",
+    "token_amplification": "target_tokens_per_output_token",
+}
+COMPARED = {
+    "speed_ratio": ("ratio", "output_tokens_per_s"),
+    "efficiency_gain": ("ratio", "mean_acceptance_length"),
+    "quality_non_inferiority": ("difference", "quality"),
+    "quality_difference": ("difference", "quality"),
+}
+
+
+def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
+    """The numbers of a rule."""
+    kind = rule["kind"]
+    rows = [row for row in rows if rule.get("sampling") in (None, setting(row))]
+    own = [row for row in rows if row["arm"] == rule["arm"]]
+    if kind == "losslessness":
+        return {None: Estimate(None)}
+    if kind == "error_rate":
+        failed = sum(row["error"] is not None for row in own)
+        return {None: Estimate(failed / len(own) if own else None, (r["request_id"] for r in own))}
+    if kind in SINGLE:
+        found = [(row["prompt_id"], parts(SINGLE[kind], row)) for row in own]
+        known = [(prompt, pair) for prompt, pair in found if pair]
+        value = pooled([pair for _, pair in known]) if known else None
+        return {None: Estimate(value, (prompt for prompt, _ in known))}
+    how, q = COMPARED.get(rule["measure"] if kind == "strata" else kind), 0.5
+    if kind == "tail_latency":
+        how, q = ("quantiles", rule["metric"]), rule["quantile"]
+    if how is None:
+        raise UncheckedError(f"this program does not know rules of kind {kind}")
+    pairs = paired(rows, rule["arm"], rule.get("versus") or baseline_of(plan))
+    if kind == "quality_non_inferiority":  # counts scored prompts where there is no interval
+        pairs = [(b, a) for b, a in pairs if None not in (b["quality"], a["quality"])]
+    strata = [(by, v) for by, values in rule.get("strata", {}).items() for v in values]
+
+    def within(by: str, value: str) -> Pairs:
+        return [(b, a) for b, a in pairs if (setting(b) if by == "sampling" else b[by]) == value]
+
+    if kind != "strata":
+        return {None: compare(*how, pairs, q)}
+    return {f"{by}={value}": compare(*how, within(by, value)) for by, value in strata}
+
+
+def lossless(rule: Any, bundle: Bundle) -> str:
+    """The outcome of a losslessness rule: the arm's word, if the control's can be believed."""
+    audit, control, arm = bundle.json("audit.json"), baseline_of(bundle.plan), rule["arm"]
+    arms = audit["arms"]
+    if audit["alpha"] != rule["alpha"] or not {arm, control} <= set(arms):
+        return "invalid"
+    own, trusted = arms[arm]["verdict"], arms[control]["verdict"]
+    if trusted == "biased":
+        return "invalid"
+    if own != "lossless":
+        return "fail" if own == "biased" else "undecided"
+    sampled = any(setting(row) == "sampled" or not greedy(row)
+                  for row in bundle.rows if row["arm"] == arm)  # fmt: skip
+    read = arms[arm]["tokens_read"] and arms[control]["tokens_read"]
+    return "undecided" if trusted == "undecided" or (sampled and not read) else "pass"
+
+
+def outcome_of(rule: Any, entry: Any, threshold: float) -> str:
+    """What interval and threshold lead to, by the kind and role of the rule."""
+    if rule["kind"] == "error_rate":  # the observed rate decides, whatever n is
+        if entry["n"] and entry["estimate"] > threshold:
+            return "fail"
+        return "pass" if entry["n"] >= rule["n_min"] else "insufficient"
+    if entry["low"] is None or entry["n"] < rule["n_min"]:
+        return "insufficient"
+    good, bad = entry["low"] >= threshold, entry["high"] < threshold
+    if rule["kind"] in ("tail_latency", "token_amplification"):
+        good, bad = entry["high"] <= threshold, entry["low"] > threshold
+    if bad:
+        return "fail"
+    return "pass" if good or rule["role"] == "guardrail" else "undecided"
+
+
+def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
+    """Compare the entries of one rule with what plan and rows give.
+
+    An interval's ends are taken as they are: they come from numpy's random numbers.
+    """
+    kind, found = rule["kind"], estimates(rule, bundle.plan, bundle.rows)
+    need(sorted(map(str, found)) == sorted(str(entry["stratum"]) for entry in entries),
+         "the strata are not the plan's")  # fmt: skip
+    level = 1 - (1 - rule["level"]) / len(found) if kind == "strata" else rule.get("level")
+    threshold = next(rule[k] for k in ("threshold", "max_rate", "alpha", "margin") if k in rule)
+    threshold = -threshold if "margin" in rule else threshold
+    for entry in entries:
+        own, where = found[entry["stratum"]], f" in {entry['stratum']}" if entry["stratum"] else ""
+        need((entry["kind"], entry["role"], entry["arm"]) == (kind, rule["role"], rule["arm"]),
+             f"kind, role or arm{where} is not the plan's")  # fmt: skip
+        need(entry["threshold"] == threshold,
+             f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
+        value, n = own.value, own.n
+        if entry["estimate"] is None:  # no interval could be stated
+            need(value is None or n < 2 or own.fragile, f"the estimate {value}{where} was left out")
+            value, n = None, own.bare
+        same = value == entry["estimate"] or (
+            value is not None
+            and math.isclose(value, entry["estimate"], rel_tol=1e-9, abs_tol=1e-12)
+        )
+        need(same, f"estimate {entry['estimate']}{where}, the rows give {value}")
+        need(kind == "losslessness" or entry["n"] == n, f"n {entry['n']}{where}, the rows have {n}")
+        need(
+            entry["level"] == (None if value is None else level), f"level{where} is not the plan's"
+        )
+        outcome = (
+            outcome_of(rule, entry, threshold) if kind != "losslessness" else lossless(rule, bundle)
+        )
+        need(entry["outcome"] == outcome,
+             f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
+        if value is not None and outcome != "insufficient":
+            slack = 1e-9 * max(1.0, abs(value))
+            need(entry["low"] - slack <= value <= entry["high"] + slack,
+                 f"the interval{where} does not hold the estimate")  # fmt: skip
+        reported = outcome == "insufficient" and rule.get("insufficient") == "report"
+        need(entry["counts"] is not (rule["role"] == "secondary" or reported),
+             f"whether it counts{where} is not as planned")  # fmt: skip
+
+
+# --- Ed25519 (RFC 8032, section 5.1) --------------------------------------------------------------
+
+P = 2**255 - 19
+L = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+Point = tuple[int, int, int, int]  # extended coordinates X, Y, Z, T = XY/Z
+
+
+def add(p: Point, q: Point) -> Point:
+    """Sum of two points, also of equal ones."""
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
+    c, d = 2 * p[3] * q[3] * D % P, 2 * p[2] * q[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def times(scalar: int, p: Point) -> Point:
+    """The sum of that many p."""
+    total: Point = (0, 1, 1, 0)
+    while scalar:
+        if scalar & 1:
+            total = add(total, p)
+        p, scalar = add(p, p), scalar >> 1
+    return total
+
+
+def decompress(data: bytes) -> Point | None:
+    """The point of 32 bytes, or None where there is none or it has another spelling."""
+    y = int.from_bytes(data, "little")
+    sign, y = y >> 255, y & (1 << 255) - 1
+    if y >= P or len(data) != 32:
+        return None
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if (x * x - square) % P:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if (x * x - square) % P or (x == 0 and sign):
+        return None
+    x = P - x if x & 1 != sign else x
+    return x, y, 1, x * y % P
+
+
+BASE = decompress((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+
+
+def signed_by(public_key: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the signature over the message is that of the key: [S]B = R + [k]A."""
+    key, s = decompress(public_key), int.from_bytes(signature[32:], "little")
+    nonce = decompress(signature[:32])
+    if key is None or nonce is None or len(signature) != 64 or s >= L or BASE is None:
+        return False
+    digest = hashlib.sha512(signature[:32] + public_key + message).digest()
+    k = int.from_bytes(digest, "little") % L
+    left, right = times(s, BASE), add(nonce, times(k, key))
+    return not ((left[0] * right[2] - right[0] * left[2]) % P
+                or (left[1] * right[2] - right[1] * left[2]) % P)  # fmt: skip
+
+
+# --- seal, ledger, approvals, anchors -------------------------------------------------------------
+
+
+def when(text: str) -> datetime:
+    """A time in UTC."""
+    need(text.endswith("Z"), f"{text} is not a time in UTC")
+    return datetime.fromisoformat(text[:-1])
+
+
+def mentions(value: Any, digest: str) -> bool:
+    """Whether a document holds the digest as a value, however deep."""
+    if isinstance(value, dict):
+        return any(mentions(item, digest) for item in value.values())
+    if isinstance(value, list):
+        return any(mentions(item, digest) for item in value)
+    return bool(value == digest)
+
+
+def unbase64(text: str) -> bytes:
+    """The bytes of base64 text, which has one spelling only."""
+    data = base64.b64decode(text, validate=True)
+    need(base64.b64encode(data).decode("ascii") == text, "base64 in another spelling")
+    return data
+
+
+FIELD = re.compile(r"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*|null)""")
+
+
+def signers_in(text: str) -> list[dict[str, Any]]:
+    """The signers file: YAML, of which this reads the plain form, one `field: value` a line."""
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = FIELD.fullmatch(line.rstrip())
+        if match is None or (match[1] != "- " and not found):
+            raise UncheckedError(f"signers.yaml has a line this program cannot read: {line}")
+        if match[1] == "- ":
+            found.append({"valid_from": None, "valid_until": None})
+        quoted = match[3][0] in "\"'"
+        found[-1][match[2]] = match[3][1:-1] if quoted else None if match[3] == "null" else match[3]
+    return found
+
+
+class Statement:
+    """What a DSSE envelope says, once every signature on it was found good.
+
+    subjects: SHA-256 by name. predicate: the rest of it. signers: whose signatures they are. at:
+    when it was signed.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, kind: str) -> None:
+        envelope, body = bundle.json(name), unbase64(bundle.json(name)["payload"])
+        media, signatures = envelope["payloadType"], envelope["signatures"]
+        listed = signers_in(bundle.raw("signers.yaml").decode("utf-8"))
+        known = {sha256(unbase64(signer["public_key"]))[:16]: signer for signer in listed}
+        pae = b"DSSEv1 %d %b %d %b" % (len(media), media.encode("utf-8"), len(body), body)
+        ids = [signature["keyid"] for signature in signatures]
+        need(ids and len(set(ids)) == len(ids), f"{name} is not signed, or twice by one key")
+        for identifier, signature in zip(ids, signatures):
+            need(identifier in known, f"{name} is signed by key {identifier}, which nobody has")
+            key = known[identifier]["public_key"]
+            need(not bundle.trusted or key in bundle.trusted,
+                 f"{name} is signed by key {identifier}, which you do not trust")  # fmt: skip
+            need(signed_by(unbase64(key), unbase64(signature["sig"]), pae),
+                 f"{name}: a signature is not over this payload")  # fmt: skip
+        document = parse(body, name)
+        shape = (media, document["_type"], document["predicateType"])
+        need(shape == ("application/vnd.in-toto+json", STATEMENT, PREDICATE.format(kind)),
+             f"{name} is no {kind}")  # fmt: skip
+        self.predicate: Any = document["predicate"]
+        self.subjects = {s["name"]: s["digest"]["sha256"] for s in document["subject"]}
+        self.signers, self.at = [known[identifier] for identifier in ids], self.predicate["at"]
+        for signer in self.signers:
+            first, last = signer["valid_from"], signer["valid_until"]
+            need((first is None or when(first) <= when(self.at))
+                 and (last is None or when(self.at) < when(last)),
+                 f"{name}: the key of {signer['name']} was not valid on {self.at}")  # fmt: skip
+
+    @property
+    def names(self) -> str:
+        """Who signed."""
+        return " and ".join(signer["name"] for signer in self.signers)
+
+
+def opened(bundle: Bundle, name: str, kind: str) -> Statement:
+    """The statement in a file."""
+    try:
+        return Statement(bundle, name, kind)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TamperedError(f"{name} is no signed {kind}: {error!r}") from error
+
+
+def check_signature(bundle: Bundle) -> str:
+    """Somebody signed the bundle as a whole, if anybody did."""
+    if "signature.json" not in bundle.files:
+        return "none: what no other hash or number below names can be changed unseen"
+    signed = opened(bundle, "signature.json", "verdict")
+    for name in ("MANIFEST.json", "verdict"):
+        file = name if name in bundle.files else f"{name}.json"
+        need(signed.subjects.get(name) == sha256(bundle.raw(file)), f"another {file} was signed")
+    return f"all files are signed by {signed.names} on {signed.at}"
+
+
+def check_seal(bundle: Bundle) -> str:
+    """Somebody signed this plan, and with it whose signatures count and the environment."""
+    if "seal.json" not in bundle.files:
+        raise UncheckedError("nobody sealed the plan: nothing shows that it came before the rows")
+    seal, own = opened(bundle, "seal.json", "plan-seal"), sha256(bundle.raw("plan.json"))
+    need(seal.subjects.get("plan") == own, f"the seal is of another plan than {own[:12]}")
+    need(sha256(bundle.raw("signers.yaml")) in seal.subjects.values(),
+         "signers.yaml is not the one that was sealed")  # fmt: skip
+    lock = bundle.json("manifest.json")["entries"].get("lock")
+    need(seal.subjects.get("requirements.lock", lock) == lock,
+         "the rows were measured with another requirements.lock than was sealed")  # fmt: skip
+    whose = "you trust" if bundle.trusted else "comes with the bundle (--signer demands yours)"
+    return f"plan {own[:12]} was signed by {seal.names} on {seal.at} with a key that {whose}"
+
+
+def ledger(bundle: Bundle) -> list[Any]:
+    """The entries, each with its own hash as `head`."""
+    entries: list[Any] = []
+    previous, before = "0" * 64, ""
+    for number, line in enumerate(bundle.lines("ledger.jsonl")):
+        entry, where = parse(line, "ledger.jsonl"), f"ledger.jsonl, line {number + 1}"
+        need(entry["sequence"] == number, f"{where}: entry {entry['sequence']} stands here")
+        need(entry["previous"] == previous, f"{where}: it, or the line above, was changed")
+        need(not before or when(entry["at"]) >= when(before), f"{where}: back-dated")
+        previous, before = sha256(line), entry["at"]
+        entries.append({**entry, "head": previous})
+    return entries
+
+
+def check_ledger(bundle: Bundle) -> str:
+    """The chain holds, and seal, rows and verdict came in this order."""
+    entries, record = ledger(bundle), bundle.json("record.json")
+    head, known = entries[-1]["head"], bundle.trusted_head
+    need(record["ledger_head"] == head, "the ledger does not end where the bundle says: truncated?")
+    need(when(record["at"]) >= when(entries[-1]["at"]), "the bundle is older than its ledger")
+    need(known is None or known in [entry["head"] for entry in entries],
+         f"no entry has the hash {known} that you know: truncated, or written anew")  # fmt: skip
+    plan, verdict = sha256(bundle.raw("plan.json")), sha256(bundle.raw("verdict.json"))
+    ours = [entry for entry in entries if mentions(entry["body"], plan)]
+    seals = [entry for entry in ours if entry["kind"] == "seal"]
+    seal = sha256(bundle.raw("seal.json")[:-1])  # without its line break, as the ledger has it
+    need(seals and seals[-1]["body"]["seal_sha256"] == seal, "the ledger has another seal, or none")
+    sealed = seals[-1]["at"]
+    openings = [entry["at"] for entry in ours if entry["kind"] == "opened"]
+    need(
+        all(when(at) >= when(sealed) for at in openings), "the prompts were opened before the seal"
+    )
+    verdicts = [entry for entry in ours if entry["kind"] == "verdict"]
+    need(not verdicts or any(mentions(entry["body"], verdict) for entry in verdicts),
+         "the ledger records another verdict on this plan")  # fmt: skip
+    started = [row["started_at"] for row in bundle.rows if row["started_at"] is not None]
+    if started and when(min(started, key=when)) < when(sealed):
+        raise UncheckedError(f"sealed on {sealed}, after the first row ({min(started, key=when)})")
+    changes = sum(entry["kind"] == "amendment" for entry in ours)
+    noted = f"; {changes} amendments, read them" if changes else ""
+    return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"
+
+
+def approval(bundle: Bundle, name: str) -> Statement:
+    """A decision on this verdict that counts at the time on record."""
+    given, at = opened(bundle, name, "approval"), when(bundle.json("record.json")["at"])
+    own, who = sha256(bundle.raw("verdict.json")), f"{name} by {given.names}"
+    need(given.subjects.get("verdict") == own, f"{who} is of another verdict than {own[:12]}")
+    if len(given.signers) != 1:
+        raise UncheckedError(f"{who} has {len(given.signers)} signatures, an approval has one")
+    if not when(given.at) <= at < when(given.predicate["expires"]):
+        raise UncheckedError(f"{who} had expired or was signed later: {given.predicate}")
+    if given.signers[0]["role"] != given.predicate["role"]:
+        raise UncheckedError(f"{who} is as {given.predicate['role']}, which they are not")
+    if given.predicate["decision"] == "reject":
+        raise UncheckedError(f"{who} rejects the verdict: {given.predicate['reason']}")
+    return given
+
+
+def check_approvals(bundle: Bundle) -> str:
+    """Who approved this verdict, by the roles and the number of people the plan asks for."""
+    plan, verdict = bundle.json("plan.json")["approvals"], sha256(bundle.raw("verdict.json"))
+    names = sorted(name for name in bundle.files if name.startswith("approvals/"))
+    given = [approval(bundle, name) for name in names]
+    recorded = {entry["body"]["approval_sha256"] for entry in ledger(bundle)
+                if entry["kind"] in ("approval", "override")
+                and entry["body"]["verdict_sha256"] == verdict}  # fmt: skip
+    ours = {sha256(bundle.raw(name)[:-1]) for name in names}
+    differing = f"the ledger has {len(recorded)} decisions on this verdict, the bundle {len(names)}"
+    need(recorded == ours, differing)
+    counted: list[tuple[str, str]] = []  # (person, role)
+    proposer = opened(bundle, "seal.json", "plan-seal").signers[0]["name"] if given else ""
+    for decision in given:
+        person, role = decision.signers[0]["name"], decision.predicate["role"]
+        taken = [who for who, what in counted if plan["distinct_persons"] or what == role]
+        if plan["distinct_persons"] and person == proposer:
+            continue  # who proposed the change cannot approve it
+        if decision.predicate["decision"] == "approve" and person not in taken:
+            counted.append((person, role))
+    missing = Counter(plan["required_roles"]) - Counter(role for _, role in counted)
+    if missing and bundle.json("verdict.json")["status"] == "GO":
+        raise UncheckedError(f"an approval as {some(missing)} by another person is missing")
+    over = sum(decision.predicate["decision"] == "override" for decision in given)
+    noted = f"; OVERRIDDEN {over} times, which makes it no GO" if over else ""
+    return f"{len(counted)} count, {len(plan['required_roles'])} asked for{noted}"
+
+
+def check_anchors(bundle: Bundle) -> str:
+    """Who else knows the ledger's head, as far as that can be told from here."""
+    anchors = bundle.json("record.json")["anchors"]
+    if not anchors:
+        raise UncheckedError("record.json does not name an anchor, not even 'none'")
+    for anchor in anchors:
+        name, head, proof = anchor["name"], anchor["head"], anchor["proof"]
+        need(name in ("none", "git-tag", "rfc3161"), f"unknown anchor {name}")
+        need(head is None or head in [entry["head"] for entry in ledger(bundle)],
+             f"anchor {name}: no entry of the ledger has the hash {head}")  # fmt: skip
+        need(proof is None or name != "none", "anchor 'none' has a proof")
+        if name == "git-tag":
+            tag = unbase64(proof["content"])
+            need(f"ledger head {head}\n".encode() in tag, "the git tag is of another head")
+            number = hashlib.sha1(b"tag %d\0" % len(tag) + tag, usedforsecurity=False).hexdigest()
+            need(number == proof["object"], "the git tag is not the object it says")
+        if name == "rfc3161" and proof is not None:
+            need(bytes.fromhex(head) in unbase64(proof["token"]), "the token is of another head")
+    names = some({anchor["name"] for anchor in anchors})
+    if names == "none":
+        return "none: only a head that you know from elsewhere (--head) dates the ledger"
+    return f"{names}; whether the tag or token is genuine is for `git tag -v` or `openssl ts`"
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def check_counts(bundle: Bundle) -> str:
+    """Rows, prompts, and what the verdict repeats of the plan."""
+    plan, verdict, rows = bundle.plan, bundle.json("verdict.json"), bundle.rows
+    prompts = len({row["prompt_id"] for row in rows})
+    need(verdict["rows"] == len(rows), f"{verdict['rows']} rows in the verdict, {len(rows)} here")
+    need(verdict["prompts"] == prompts, f"{verdict['prompts']} prompts, the rows have {prompts}")
+    repeated = {name: plan[name] for name in ("claim", "owner", "overturned_by", "reopen_when")}
+    if verdict["status"] == "GO":
+        repeated["reopen_when"] = []
+    for name, value in {**repeated, "plan_name": plan["name"]}.items():
+        need(verdict[name] == value, f"{name} in the verdict is not the plan's")
+    return f"{len(rows)} rows of {prompts} prompts, stage {plan['stage']}"
+
+
+def check_integrity(bundle: Bundle) -> str:
+    """Are the rows the planned evidence? As the verdict says."""
+    plan, own = bundle.plan, integrity(bundle)
+    entries = bundle.json("verdict.json")["rules"]
+    found = {e["name"]: e["outcome"] for e in entries if e["role"] == "integrity"}
+    for name, problem in own.items():
+        need(f"integrity/{name}" in found, f"the verdict leaves out the check {name}")
+        # A verdict that is stricter than this program is INVALID, and so is what it says of it.
+        allowed = ("invalid",) if problem else ("pass", "invalid")
+        need(found[f"integrity/{name}"] in allowed, f"{name} is not in order: {problem}")
+    profiles = {row["profile"] or "none" for row in bundle.rows}
+    expected = plan["prompts_expected"].get(min(profiles)) if len(profiles) == 1 else None
+    enough = expected and len({row["prompt_id"] for row in bundle.rows}) >= expected
+    need(found.get("integrity/complete") == ("pass" if enough else "insufficient"),
+         f"complete: the plan expects {expected} prompts")  # fmt: skip
+    return f"{len(own) + 1} checks of the rows give what the verdict says"
+
+
+def check_rules(bundle: Bundle) -> str:
+    """Each rule's number from the rows; its outcome from number, interval, threshold and n."""
+    rules, verdict = bundle.plan["rules"], bundle.json("verdict.json")["rules"]
+    entries = [entry for entry in verdict if entry["role"] != "integrity"]
+    need({entry["name"] for entry in entries} == {rule["name"] for rule in rules},
+         "the verdict judges other rules than the plan has")  # fmt: skip
+    if any(e["role"] == "integrity" and e["outcome"] == "invalid" for e in verdict):
+        need({e["outcome"] for e in entries} == {"not_evaluated"}, "rules judged on invalid rows")
+        return f"{len(rules)} rules were rightly not evaluated"
+    for rule in rules:
+        own = [entry for entry in entries if entry["name"] == rule["name"]]
+        if rule["kind"] != "losslessness" and own[0]["outcome"] == "invalid":
+            continue  # it could not be computed, which makes the whole verdict INVALID
+        try:
+            judge(rule, bundle, own)
+        except TamperedError as error:
+            raise TamperedError(f"{rule['name']}: {error}") from error
+    return f"{len(entries)} entries of {len(rules)} rules follow from rows, audit and plan"
+
+
+def check_status(bundle: Bundle) -> str:
+    """The status by precedence, and the reasons that go with it."""
+    verdict = bundle.json("verdict.json")
+    counting = [entry for entry in verdict["rules"] if entry["counts"]]
+    holding = ("undecided", "insufficient", "not_evaluated")
+    invalid = [entry for entry in verdict["rules"] if entry["outcome"] == "invalid"]
+    failed = [entry for entry in counting if entry["outcome"] == "fail"]
+    held = [entry for entry in counting if entry["outcome"] in holding]
+    shown = [entry for entry in counting if entry["role"] == "primary"]
+    found = {"INVALID": invalid, "NO_GO": failed, "INCONCLUSIVE": held, "GO": shown}
+    status = next((name for name, because in found.items() if because), "INCONCLUSIVE")
+    need(verdict["status"] == status, f"{verdict['status']}, where the outcomes give {status}")
+    reasons = [f"{e['name']} ({e['arm']}): {e['reason']}" if e["arm"] else
+               f"{e['name']}: {e['reason']}" for e in found[status]]  # fmt: skip
+    need(verdict["reasons"] == reasons, "the reasons are not those of the deciding rules")
+    return f"{status} by precedence {', '.join(found)}"
+
+
+CHECKS: dict[str, Callable[[Bundle], str]] = {
+    "archive": check_archive,
+    "files": check_files,
+    "plan": check_plan,
+    "inputs": check_inputs,
+    "rows": check_rows,
+    "audit": check_audit,
+    "signature": check_signature,
+    "seal": check_seal,
+    "ledger": check_ledger,
+    "approvals": check_approvals,
+    "anchors": check_anchors,
+    "counts": check_counts,
+    "integrity": check_integrity,
+    "rules": check_rules,
+    "status": check_status,
+}
+
+
+def verify(path: Path, signers: Sequence[str] = (), head: str | None = None,
+           unsealed: bool = False) -> dict[str, Any]:  # fmt: skip
+    """All checks on a bundle.
+
+    Args:
+        path: the archive or its folder.
+        signers: public keys that are trusted, base64; empty believes those in the bundle.
+        head: hash of a ledger entry known from elsewhere.
+        unsealed: accept a bundle without seal and ledger.
+
+    Returns:
+        A JSON document with `status`, `exit_code`, and each check's `result`: ok, waived, failed
+        (not in order, or it could not be run) or tampered.
+    """
+    bundle, checks = Bundle(path, signers, head), []
+    waived = ("seal", "ledger", "approvals") if unsealed and "seal.json" not in bundle.files else ()
+    for name, check in CHECKS.items():
+        try:
+            result, text = ("waived", "as asked") if name in waived else ("ok", check(bundle))
+        except TamperedError as error:
+            result, text = "tampered", str(error)
+        except UncheckedError as error:
+            result, text = "failed", str(error)
+        except Exception as error:  # noqa: BLE001 - a check that could not run is one that failed
+            result, text = "failed", f"could not be checked: {type(error).__name__}: {error}"
+        checks.append({"name": name, "result": result, "text": text})
+    results = {check["result"] for check in checks}
+    status = "TAMPERED" if "tampered" in results else "INVALID"
+    if results <= {"ok", "waived"}:
+        status = bundle.json("verdict.json")["status"]
+    return {"schema": "specdecode.verification/1", "bundle": str(path), "status": status,
+            "exit_code": EXIT[status], "checks": checks}  # fmt: skip
+
+
+def text_of(result: Mapping[str, Any]) -> str:
+    """The result for people: one line a check, the status last."""
+    marks = {"ok": "ok", "waived": "waived", "tampered": "TAMPERED", "failed": "FAILED"}
+    lines = [f"{marks[c['result']]:<8} {c['name']:<9} {c['text']}" for c in result["checks"]]
+    return "\n".join([*lines, result["status"], ""])
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(description="Re-check an evidence bundle of specdecode.")
+    parser.add_argument("bundle", type=Path, help="the archive, or the folder it was unpacked to")
+    parser.add_argument("--signer", action="append", default=[], help="a public key you trust")
+    parser.add_argument("--head", help="SHA-256 of a ledger entry that you know from elsewhere")
+    parser.add_argument("--unsealed", action="store_true", help="accept a bundle nobody signed")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    given = parser.parse_args()
+    if not given.bundle.exists():
+        parser.error(f"{given.bundle}: there is no such bundle")
+    result = verify(given.bundle, given.signer, given.head, given.unsealed)
+    sys.stdout.write(json.dumps(result, indent=2) + "\n" if given.json else text_of(result))
+    return int(result["exit_code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
