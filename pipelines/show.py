@@ -17,6 +17,11 @@ from pipelines.stages.command import read_json
 COLOURS = {"GO": "green", "NO_GO": "red", "INCONCLUSIVE": "yellow", "INVALID": "magenta"}
 MOST_REASONS = 6
 WIDTH_IN_A_PIPE = 110
+_PATHS = (
+    ("Report:  ", "evaluation.html"),
+    ("Numbers: ", "metrics.json"),
+    ("Evidence:", "evidence/evaluation.zip"),
+)
 MEANING = {
     "GO": "the plan's conditions are met",
     "NO_GO": "at least one condition is violated: do not ship",
@@ -31,9 +36,9 @@ def print_outcome(workspace: Path, console: Console | None = None) -> None:
     verdict = read_json(workspace / "reports/verdict.json")
     console.print(_banner(verdict))
     console.print(_rules(verdict["rules"]))
-    for title, path in (("Report: ", "evaluation.html"), ("Numbers:", "metrics.json")):
+    for title, path in _PATHS:
         console.print(f"{title} {workspace / 'reports' / path}", soft_wrap=True, highlight=False)
-    console.print("Runs:    make ui", highlight=False)
+    console.print("Runs:     make ui", highlight=False)
 
 
 def _banner(verdict: dict[str, Any]) -> Panel:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.agreement import check_agreement
 from pipelines.digests import sha256_json, sha256_tree
+from pipelines.sealed import sealed_plan
 from pipelines.stages.command import parameters, read_json, run, write_json
 from specdecode.governance import PLAN_ENTRY, Plan, load_plan, plan_sha256, sealed_sha256
 from specdecode.models.fingerprint import sha256_file
@@ -66,7 +67,10 @@ def main() -> None:
     params = parameters()
     plan = load_plan(FILES["plan"])
     check_agreement(plan, params)
+    sealed = sealed_plan(plan, files=params["profile"] == "full")
     found = entries(params, plan)
+    if sealed is not None:  # rows older than a seal are not what was sealed
+        found["plan.seal"] = sealed.envelope.sha256
     write_json(
         OUTPUT,
         {

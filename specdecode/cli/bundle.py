@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +15,7 @@ from specdecode.cli.verify import UnsealedFlag
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from specdecode.governance.chain import Entry
+    pass
 
 
 def bundle_command(  # noqa: PLR0917 - typer reads each as an option
@@ -48,7 +45,7 @@ def bundle_command(  # noqa: PLR0917 - typer reads each as an option
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Time of the bundle; by default of the ledger's last line."),
+        typer.Option("--at", help="Time of the bundle; by default of the newest thing in it."),
     ] = None,
     withhold: Annotated[
         Path | None,
@@ -73,10 +70,11 @@ def bundle_command(  # noqa: PLR0917 - typer reads each as an option
     """
     from specdecode.governance import load_plan
     from specdecode.governance.approvals import decisions_on
-    from specdecode.governance.bundle import write_bundle
+    from specdecode.governance.bundle import newest, write_bundle
     from specdecode.governance.dsse import parse_envelope
     from specdecode.governance.ledger import verify_ledger
     from specdecode.governance.subjects import file_sha256
+    from specdecode.governance.timestamps import parse_utc
     from specdecode.governance.verifier import verify
     from specdecode.governance.withheld import Withheld
     from specdecode.measurement.records import read_parquet
@@ -93,7 +91,7 @@ def bundle_command(  # noqa: PLR0917 - typer reads each as an option
         raise ConfigError("--show goes with --withhold: otherwise every row is shown")
     digest = write_bundle(
         out,
-        at=_time(at, entries, table),
+        at=newest(entries, table) if at is None else parse_utc(at),
         plan_file=plan,
         verdict=_bytes(verdict),
         rows=table,
@@ -128,22 +126,6 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
     for check in document["wrong"]:
         console.print(f"{check['result']}: {check['name']}: {check['text']}", markup=False)
     console.print(f"verify says {document['status']}", markup=False)
-
-
-def _time(given: str | None, entries: tuple[Entry, ...], rows: pa.Table) -> datetime:
-    """When the bundle is made: as given, or as late as anything in it."""
-    import pyarrow.compute as pc
-
-    from specdecode.governance.timestamps import parse_utc
-
-    if given is not None:
-        return parse_utc(given)
-    if entries:
-        return entries[-1].time
-    latest: datetime | None = pc.max(rows.column("started_at")).as_py()
-    if latest is None:
-        raise ConfigError("no ledger and no row says when: pass --at, such as 2026-11-30T04:00:00Z")
-    return latest
 
 
 def _bytes(path: Path) -> bytes:

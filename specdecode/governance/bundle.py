@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
+from specdecode.governance.chain import Entry
 from specdecode.governance.dsse import Envelope, sign_payload
 from specdecode.governance.ledger import verify_ledger
 from specdecode.governance.plan import canonical_json, load_plan, plan_sha256
@@ -133,6 +135,23 @@ def write_bundle(
     archive = pack(files)
     _write(Path(out), archive)
     return sha256_hex(archive)
+
+
+def newest(entries: Sequence[Entry], rows: pa.Table) -> datetime:
+    """The latest time in ledger and rows, which is the earliest that a bundle of them can have.
+
+    Args:
+        entries: of the ledger; may be empty.
+        rows: with the columns of a record.
+
+    Raises:
+        ConfigError: nothing has a time.
+    """
+    started: datetime | None = pc.max(rows.column("started_at")).as_py()
+    times = [*(entry.time for entry in entries[-1:]), *([] if started is None else [started])]
+    if not times:
+        raise ConfigError("no ledger and no row says when; state a time, 2026-11-30T04:00:00Z say")
+    return max(times)
 
 
 def manifest_of(files: Mapping[str, bytes]) -> bytes:
