@@ -28,7 +28,6 @@ from specdecode.governance.signing import SigningKey
 from specdecode.governance.statements import VerdictRecord, write_statement
 from specdecode.governance.timestamps import utc_text
 from specdecode.governance.verifier import GUIDE, PROGRAM, pack
-from specdecode.governance.verifier.verify import UncheckedError, signers_in
 from specdecode.governance.withheld import Withheld
 from specdecode.measurement.records import checked, sync_folder, to_records
 
@@ -89,7 +88,6 @@ def write_bundle(
         EvidenceError: the rows are no rows.
         TamperedError: the ledger is broken.
     """
-    signers_file = None if signers is None else _signers_file(Path(signers))
     _check_signers(signers, [*([seal] if seal else []), *approvals], key)
     plan_file = Path(plan_file)
     plan = load_plan(plan_file)
@@ -118,8 +116,8 @@ def write_bundle(
     }
     if seal is not None:
         files["seal.json"] = seal.to_bytes()
-    if signers_file is not None:
-        files["signers.yaml"] = signers_file
+    if signers is not None:
+        files["signers.yaml"] = Path(signers).read_bytes()
     if ledger is not None:
         files["ledger.jsonl"] = ledger
     files |= {f"approvals/{i:03}.json": given.to_bytes() for i, given in enumerate(approvals)}
@@ -162,19 +160,6 @@ def manifest_of(files: Mapping[str, bytes]) -> bytes:
         if name not in ("MANIFEST.json", "signature.json")
     }
     return canonical_bytes({"schema": BUNDLE_SCHEMA, "files": listed})
-
-
-def _signers_file(path: Path) -> bytes:
-    """The file's bytes, once the verifier is known to read it as the project does."""
-    entries = [signer.model_dump(mode="json") for signer in load_signers(path)]
-    content = path.read_bytes()
-    try:
-        same = signers_in(content.decode("utf-8")) == entries
-    except UncheckedError as error:
-        raise ConfigError(f"{path}: {error}; write one `field: value` a line, no more") from error
-    if not same:
-        raise ConfigError(f"{path}: the verifier would read it differently; write it plainly")
-    return content
 
 
 def _check_signers(

@@ -22,6 +22,7 @@ from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.signing import decode_base64, key_id
 from specdecode.governance.strict import Strict
 from specdecode.governance.timestamps import UtcText, parse_utc
+from specdecode.governance.verifier.verify import UncheckedError, signers_in
 from specdecode.governance.yaml_file import problems, read_yaml
 
 KEY_BYTES = 32
@@ -103,15 +104,25 @@ class Signers:
 
 
 def load_signers(path: Path | str) -> Signers:
-    """Read a signers file (YAML, of which JSON is a part).
+    """Read a signers file: YAML, one `field: value` a line.
+
+    YAML can say the same in other ways, which the verifier of bundles does not read; they are
+    refused here, before anything is signed by such a file.
 
     Raises:
         ConfigError: no such file, not a list of signers, a field that is missing, unknown or
-            wrong, or one key twice.
+            wrong, one key twice, or not written plainly.
     """
     path = Path(path)
     document = read_yaml(path, "signers file; `specdecode keys show` prints an entry for one")
-    return parse_signers(document, path)
+    signers = parse_signers(document, path)
+    try:
+        plain = signers_in(path.read_text("utf-8"))
+    except UncheckedError as error:
+        raise ConfigError(f"{path}: {error}; write one `field: value` a line, no more") from error
+    if plain != [signer.model_dump(mode="json") for signer in signers]:
+        raise ConfigError(f"{path}: the verifier would read it differently; write it plainly")
+    return signers
 
 
 def parse_signers(document: object, where: Path | str = "signers") -> Signers:

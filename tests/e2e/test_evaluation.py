@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 ALL = {
     *("sources", "environment", "target", "draft", "prompts", "validate", "manifest"),
-    *("measure", "audit", "decide", "report", "track"),
+    *("measure", "audit", "decide", "report", "evidence", "track"),
 }
 ALWAYS = {"sources", "environment"}
 GENERATIONS = 8 * 2 * 3  # prompts, sampling settings, arms

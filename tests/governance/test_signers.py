@@ -18,12 +18,27 @@ def test_signers_are_found_by_key_id():
     assert len(list(everybody)) == len(ENTRIES)
 
 
-def test_a_file_may_be_yaml_or_json_and_times_need_no_quotes(tmp_path):
+GOOD = entry("Ada", "owner", ADA)
+
+
+def test_times_need_no_quotes(tmp_path):
     path = tmp_path / "signers.yaml"
     line = yaml.safe_dump([entry("Ada", "owner", ADA)]) + "  valid_until: 2026-12-01T00:00:00Z\n"
     path.write_text(line)
     found = load_signers(path).get(ADA.key_id)
     assert found.valid_until == "2026-12-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['[{"name": "Ada", "role": "owner", "public_key": KEY}]', "- {name: Ada, role: owner, public_key: KEY}",
+     "- name: Ada\n  role: >\n    owner\n  public_key: KEY"],
+)  # fmt: skip
+def test_a_form_that_the_verifier_of_bundles_does_not_read_is_refused_at_once(tmp_path, content):
+    path = tmp_path / "signers.yaml"
+    path.write_text(content.replace("KEY", '"' + GOOD["public_key"] + '"'))
+    with pytest.raises(ConfigError, match=r"signers\.yaml.*`field: value` a line|plainly"):
+        load_signers(path)
 
 
 def test_the_digest_is_of_what_the_file_says():
@@ -37,9 +52,6 @@ def test_a_key_signs_from_its_first_moment_to_just_before_its_last():
     found = signers(entry("Ada", "owner", ADA, **times)).get(ADA.key_id)
     moments = (NOW - HOUR, NOW, NOW + HOUR / 2, NOW + HOUR)
     assert [found.valid_at(at) for at in moments] == [False, True, True, False]
-
-
-GOOD = entry("Ada", "owner", ADA)
 
 
 @pytest.mark.parametrize(

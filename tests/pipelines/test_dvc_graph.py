@@ -18,7 +18,7 @@ STAGES: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages
 PARAMS: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
 ORDER = [
     *("sources", "environment", "target", "draft", "prompts", "validate", "manifest"),
-    *("measure", "audit", "decide", "report", "track"),
+    *("measure", "audit", "decide", "report", "evidence", "track"),
 ]
 
 HELPERS = {
@@ -65,6 +65,7 @@ def test_every_stage_comes_after_what_it_reads() -> None:
         ("audit", "decide"),
         ("decide", "report"),
         ("report", "track"),
+        ("decide", "evidence"),
     ):
         assert order.index(before) < order.index(after)
 

@@ -698,7 +698,9 @@ def unbase64(text: str) -> bytes:
     return data
 
 
-FIELD = re.compile(r"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*|null)""")
+FIELD = re.compile(
+    r"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|null|\d{4}-\d\d-\d\dT[\d:.]+Z|[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*)"""
+)
 
 
 def signers_in(text: str) -> list[dict[str, Any]]:
