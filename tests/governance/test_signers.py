@@ -31,9 +31,12 @@ def test_times_need_no_quotes(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    ['[{"name": "Ada", "role": "owner", "public_key": KEY}]', "- {name: Ada, role: owner, public_key: KEY}",
-     "- name: Ada\n  role: >\n    owner\n  public_key: KEY"],
-)  # fmt: skip
+    [
+        '[{"name": "Ada", "role": "owner", "public_key": KEY}]',
+        "- {name: Ada, role: owner, public_key: KEY}",
+        "- name: Ada\n  role: >-\n    owner\n  public_key: KEY",
+    ],
+)
 def test_a_form_that_the_verifier_of_bundles_does_not_read_is_refused_at_once(tmp_path, content):
     path = tmp_path / "signers.yaml"
     path.write_text(content.replace("KEY", '"' + GOOD["public_key"] + '"'))

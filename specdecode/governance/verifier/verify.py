@@ -698,9 +698,9 @@ def unbase64(text: str) -> bytes:
     return data
 
 
-FIELD = re.compile(
-    r"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|null|\d{4}-\d\d-\d\dT[\d:.]+Z|[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*)"""
-)
+WORD = r"""[^\s"'#&*!|>%@`{}\[\],?:-][^#:]*"""
+TIME = r"\d{4}-\d\d-\d\dT[\d:.]+Z"
+FIELD = re.compile(rf"""(- |  )(\w+): +("[^"\\]*"|'[^']*'|null|{TIME}|{WORD})""")
 
 
 def signers_in(text: str) -> list[dict[str, Any]]:
