@@ -46,6 +46,7 @@ GOOD = entry("Ada", "owner", ADA)
     ("document", "problem"),
     [
         ({}, "list"),
+        (5, "list"),
         ([], "at least one"),
         ([[]], "Signer"),
         ([GOOD | {"admin": True}], "admin"),
