@@ -36,6 +36,9 @@ def _differences(plan: Plan, params: Mapping[str, Any]) -> Iterator[str]:
     yield from _misnamed(plan, decoding["sampling"])
     yield from _other_amount(plan, params["profile"], params["prompts"]["limit"])
     yield from _other_alpha(plan, params["audit"]["alpha"])
+    order = params["prompts"]["order_seed"]
+    if plan.order_seed != order:
+        yield f"order_seed is {plan.order_seed} in the plan, prompts.order_seed {order} here"
     for arm in plan.arms:
         if arm.draft is None:
             continue

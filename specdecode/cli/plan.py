@@ -1,22 +1,32 @@
-"""`specdecode plan …`."""
+"""`specdecode plan …`: which command lives where, and `plan check`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.pretty import Pretty
 
 from specdecode.cli.console import JsonFlag, emit_json, stdout
+from specdecode.cli.exit_codes import USAGE
+from specdecode.cli.plan_new import new_command
+from specdecode.cli.plan_power import power_command
 
-plan_app = typer.Typer(help="Write and check plans.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from specdecode.governance.lints.base import Finding
+
+plan_app = typer.Typer(help="Write, check and size plans.", no_args_is_help=True)
+
+_STYLE = {"error": "bold red", "warning": "bold yellow"}
 
 
 @plan_app.callback()
 def _plan() -> None:
-    """Write and check plans."""
+    """Write, check and size plans."""
 
 
 @plan_app.command("check")
@@ -24,19 +34,46 @@ def check_command(
     file: Annotated[Path, typer.Argument(help="The plan (YAML).")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a plan and print its hash.
+    """Check a plan, look for mistakes in it, and print its hash.
 
-    Exit code 2 and one message naming the field when the plan is wrong.
+    Exit code 2 when a field is wrong (one message names it) or a mistake is found that makes the
+    plan unfit; warnings leave it at 0.
     """
     from specdecode.governance import load_plan, plan_sha256
+    from specdecode.governance.lint import lint
 
     plan = load_plan(file)
     digest = plan_sha256(plan)
-    content = plan.model_dump(mode="json")
+    content = plan.model_dump(mode="json", by_alias=True)
+    findings = lint(plan)
+    fit = all(finding.severity != "error" for finding in findings)
     if as_json:
-        emit_json({"file": str(file), "valid": True, "plan_sha256": digest, "plan": content})
-        return
+        emit_json(
+            {
+                "file": str(file),
+                "valid": fit,
+                "plan_sha256": digest,
+                "findings": [asdict(finding) for finding in findings],
+                "plan": content,
+            }
+        )
+    else:
+        console = stdout()
+        console.print(f"{escape(str(file))}: {'valid' if fit else 'not fit to be used'}")
+        console.print(f"plan_sha256 {digest}")
+        _show(findings)
+        console.print(Pretty(content))
+    if not fit:
+        raise typer.Exit(USAGE)
+
+
+def _show(findings: Sequence[Finding]) -> None:
     console = stdout()
-    console.print(f"{escape(str(file))}: valid")
-    console.print(f"plan_sha256 {digest}")
-    console.print(Pretty(content))
+    for finding in findings:
+        style = _STYLE[finding.severity]
+        console.print(f"[{style}]{finding.severity}[/] {finding.code}: {escape(finding.message)}")
+        console.print(f"  to do: {escape(finding.remedy)}")
+
+
+plan_app.command("new")(new_command)
+plan_app.command("power")(power_command)

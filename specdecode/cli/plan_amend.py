@@ -48,6 +48,9 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
     author = listed.get(signing_key.key_id)
     if author is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; add it first")
+    if stage not in [entry.name for entry in plan.stages]:
+        names = ", ".join(entry.name for entry in plan.stages)
+        raise ConfigError(f"--stage {stage}: the plan has no such stage; it has {names}")
     digest, foreseen = plan_sha256(plan), [entry.name for entry in plan.contingencies]
     deviation = make_predicate(
         Deviation,

@@ -46,8 +46,13 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         typer.Option("--confirmation", help="Manifest of the locked confirmation set."),
     ] = None,
     power: Annotated[
-        float | None, typer.Option("--power", help="Chance of GO that `plan power` printed.")
+        float | None,
+        typer.Option(
+            "--power", min=0, max=1, help="Chance of GO, if known; else it is simulated now."
+        ),
     ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Simulated runs, as of `plan power`.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
     anchor: Annotated[
         str, typer.Option("--anchor", help="Who vouches for the ledger: none, git-tag or rfc3161.")
     ] = "none",
@@ -60,12 +65,13 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     Refused when code is not committed, when the confirmation set was opened, and when the chance of
     GO is below what the plan asks for. Writes PLAN.seal.json and PLAN.anchor.json beside the plan.
 
-    Example: specdecode plan seal plans/default.yaml --key Ada --power 0.86 --code specdecode
+    Example: specdecode plan seal plans/default.yaml --key Ada --code specdecode
     """
     from specdecode.governance.anchor import anchor_named
     from specdecode.governance.canonical import canonical_bytes
     from specdecode.governance.ledger import Ledger
     from specdecode.governance.plan import load_plan
+    from specdecode.governance.power import simulate
     from specdecode.governance.sealing import CONFIRMATION_SUBJECT, seal_plan, verify_seal
     from specdecode.governance.subjects import (
         TREE,
@@ -74,6 +80,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         tree_is_clean,
     )
     from specdecode.governance.timestamps import utc_now
+    from specdecode.governance.verdict import Status
 
     plan, book, signing_key = load_plan(file), Ledger(ledger), load_key(key)
     root = repository(file)
@@ -89,6 +96,13 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     subjects = dict(present_subjects(root, names, own))
     if confirmation is not None:
         subjects[CONFIRMATION_SUBJECT] = file_sha256(confirmation)
+    clean = tree_is_clean(root, own)
+    basis = "stated by who sealed"
+    if power is None and clean:  # a tree that is not clean is refused at once, without the wait
+        power, basis = (
+            simulate(plan, runs=runs, seed=seed).chances[Status.GO].rate,
+            (f"simulated: {runs} runs, seed {seed}"),
+        )
     chosen = anchor_named(anchor, root)
     envelope = seal_plan(
         plan,
@@ -97,11 +111,12 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         book,
         chosen,
         at=utc_now(),
-        tree_clean=tree_is_clean(root, own),
+        tree_clean=clean,
         confirmation_opened=confirmation is not None
         and confirmation.with_name(OPENED_NAME).exists(),
         power=power,
         power_wanted=plan.power.wanted,
+        power_basis=basis,
     )
     seal = verify_seal(envelope, plan, subjects, listed, book)
     evidence = chosen.attest(seal.entry.sha256).model_dump(mode="json")
@@ -117,6 +132,8 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         "plan_sha256": seal.predicate.plan_sha256,
         "subjects": dict(seal.subjects),
         "signer": seal.signers[0].name,
+        "power": power,
+        "power_basis": basis,
         "at": seal.entry.at,
         "ledger": str(ledger),
         "line": seal.entry.sequence + 1,
@@ -132,6 +149,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
 def _show(document: Mapping[str, Any]) -> None:
     console, anchor = stdout(), document["anchor"]
     lines = [f"sealed by {document['signer']} at {document['at']}"]
+    lines += [f"chance of GO {document['power']:g} ({document['power_basis']})"]
     lines += [f"  {digest[:16]}  {name}" for name, digest in document["subjects"].items()]
     lines += [f"ledger {document['ledger']}, line {document['line']}", f"head   {document['head']}"]
     proof = "with proof" if anchor["proof"] else "without proof: keep the head elsewhere"

@@ -168,7 +168,10 @@ class TimestampToken:
         """The token's evidence, or the lack of it."""
         if self._path is None or not self._path.exists():
             return AnchorEvidence(name=self.name, head=head, proof=None)
-        data = self._path.read_bytes()
+        try:
+            data = self._path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be read ({error.strerror})") from error
         token = read_token(data)
         proof = {
             "token": encode_base64(data),

@@ -102,7 +102,7 @@ class Ledger:
 
     def check(self, expected_head: str | None = None) -> Chain:
         """As `verify_ledger`, of this file; one that is not there yet has no lines."""
-        data = self.path.read_bytes() if self.path.exists() else b""
+        data = _read(self.path) if self.path.exists() else b""
         return self._check(data) if expected_head is None else verify_chain(data, expected_head)
 
     def entries(self) -> tuple[Entry, ...]:
@@ -183,8 +183,11 @@ def repair_ledger(path: Path | str) -> Path | None:
 
 
 def _read(path: Path) -> bytes:
+    """The whole file, not in the middle of an append."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return file.read()
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror or error}); `specdecode plan seal` begins a "

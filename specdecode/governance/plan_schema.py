@@ -56,7 +56,8 @@ class Plan(Strict):
         min_length=1, description="exactly these sampling settings must be in the rows"
     )
     prompts_expected: dict[Text, Annotated[int, Field(ge=1)]] = Field(
-        description="prompts a complete run has at least, by profile; fewer is an early end"
+        min_length=1,
+        description="prompts a complete run has at least, by profile; fewer is an early end",
     )
     order_seed: Seed = Field(description="seed of the order in which prompts are measured")
     bootstrap_seed: Seed = Field(description="seed of every interval")
@@ -125,6 +126,18 @@ class Plan(Strict):
         """The rules `decide` applies to rows of this stage, in the plan's order."""
         return [rule for rule in self.rules if stage.rules is None or rule.name in stage.rules]
 
+    def stratum_values(self, by: str) -> list[str]:
+        """Values of a stratum that any rule names: those the prompts are supposed to have."""
+        named = (
+            value
+            for rule in self.rules
+            if isinstance(rule, Strata)
+            for field, values in rule.strata.items()
+            if field == by
+            for value in values
+        )
+        return list(dict.fromkeys(named))
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = [arm.name for arm in self.arms]
@@ -141,8 +154,7 @@ class Plan(Strict):
         self._check_judged(self.rules, "rules")
         self._check_stages()
         self._check_strata()
-        if set(self.power.effects.arms) != set(names) - {self.baseline}:
-            raise ValueError("power: effects: arms are to be all arms but the baseline")
+        self._check_effects(names)
         if self.approvals.required_roles and self.approvals.signers_file is None:
             raise ValueError("approvals: required_roles need a signers_file that says who has them")
         return self
@@ -200,6 +212,18 @@ class Plan(Strict):
                 self._check_judged(own, where)
             if stage.method in FIXED_N:
                 _check_alpha(where, stage.alpha, own)
+
+    def _check_effects(self, names: list[str]) -> None:
+        effects = self.power.effects
+        if set(effects.arms) != set(names) - {self.baseline}:
+            raise ValueError("power: effects: arms are to be all arms but the baseline")
+        for arm in self.arms:
+            most = 1 + (arm.num_speculative_tokens or effects.num_speculative_tokens)
+            if arm.name in effects.arms and effects.arms[arm.name].acceptance_length > most:
+                raise ValueError(
+                    f"power: effects: {arm.name} cannot have an acceptance_length above its draft "
+                    f"length and the bonus token, {most}"
+                )
 
     def _check_strata(self) -> None:
         judged: dict[str, set[str]] = {}

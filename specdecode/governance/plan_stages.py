@@ -66,7 +66,9 @@ class Stage(Strict):
     window: Window | None = Field(description="longest duration; null: only data end the stage")
     missing_data: MissingData | None = Field(description="null: as in the plan")
     prompts_expected: dict[Text, Count] | None = Field(
-        None, description="as in the plan, for this stage's runs; null: as in the plan"
+        None,
+        min_length=1,
+        description="as in the plan, for this stage's runs; null: as in the plan",
     )
     steps: list[Annotated[float, Field(gt=0, le=1)]] | None = Field(
         None, description="shares of traffic of a canary, rising"

@@ -57,6 +57,7 @@ def seal_plan(
     confirmation_opened: bool,
     power: float | None,
     power_wanted: float | None,
+    power_basis: str | None = None,
 ) -> Envelope:
     """Sign a plan and what it will be judged with, and put both on record.
 
@@ -73,6 +74,7 @@ def seal_plan(
         confirmation_opened: whether anyone has opened the confirmation set.
         power: simulated chance of GO under the effects the plan supposes; None: not simulated.
         power_wanted: what the plan asks for; None: nothing.
+        power_basis: how the power is known, such as number of runs and seed.
 
     Returns:
         The seal's envelope. `anchor.attest` of its entry's hash gives the anchor's evidence.
@@ -93,6 +95,7 @@ def seal_plan(
         confirmation_opened=False,
         power=power,
         power_wanted=power_wanted,
+        power_basis=power_basis,
         anchor=anchor.name,
     )
     envelope = sign_payload(write_statement(predicate, subjects), signer)

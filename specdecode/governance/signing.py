@@ -74,15 +74,18 @@ class SigningKey:
         """Write the key to a new file of mode 0600; folders are made.
 
         Raises:
-            ConfigError: the file exists: an overwritten key can sign nothing any more.
+            ConfigError: the file exists: an overwritten key can sign nothing any more. Or it cannot
+                be written.
         """
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         content = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_MODE)
-        except FileExistsError as error:
-            raise ConfigError(f"{path}: exists; move it away or choose another name") from error
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: cannot be made ({error.strerror or error}); choose another place"
+            ) from error
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()

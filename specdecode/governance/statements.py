@@ -48,6 +48,7 @@ class PlanSeal(Predicate):
     confirmation_opened: Literal[False] = Field(description="nobody had opened the confirmation")
     power: Share | None = Field(description="chance of GO under the plan's effects; null: unknown")
     power_wanted: Share | None = Field(description="what the plan asks for; null: nothing")
+    power_basis: Text | None = Field(None, description="how the power is known; null: it is not")
     anchor: AnchorName = Field(description="what vouches for the ledger's head from then on")
 
     def named(self) -> Mapping[str, str]:

@@ -179,10 +179,15 @@ def test_a_refused_seal_says_what_to_do_and_leaves_nothing(seal, root, spoil, op
     assert not (root / "plans/small.seal.json").exists()
 
 
-def test_a_seal_without_a_simulated_power_is_refused(seal):
-    done = seal("--json")
+def test_a_power_that_is_not_stated_is_simulated(specdecode, seal, root):
+    done = seal("--runs", "3", "--seed", "7", "--json")  # 14 prompts, and rules that ask for 20
     assert done.code == USAGE
-    assert "specdecode plan power" in done.document["error"]["message"]
+    assert "the chance of GO is 0 and the plan asks for 0.8" in done.document["error"]["message"]
+    easy = yaml.safe_load((root / PLAN).read_text()) | {"prompts_expected": {"full": 60}}
+    (root / PLAN).write_text(yaml.safe_dump(easy))
+    commit(root)
+    found = seal("--runs", "3", "--seed", "7", "--json").document
+    assert (found["power"], found["power_basis"]) == (1.0, "simulated: 3 runs, seed 7")
 
 
 def test_a_git_tag_vouches_for_the_head(specdecode, seal, root):
@@ -279,6 +284,7 @@ def test_an_amendment_is_recorded_and_says_what_it_makes_of_the_result(seal, ame
     assert len(amend(data_seen="full").document["exploratory"]) == 1
     assert amend(contingency="bad luck").code == USAGE
     assert amend(data_seen="some").code == USAGE
+    assert amend(stage="party").code == USAGE
 
 
 def _approve(specdecode, verdict, key, *options):

@@ -117,6 +117,9 @@ def test_a_token_made_elsewhere_is_evidence_for_its_head_only(tmp_path):
     with pytest.raises(ConfigError, match="openssl ts -query"):
         anchor.verify(waiting)
 
+    with pytest.raises(ConfigError, match="cannot be read"):
+        TimestampToken(tmp_path).attest(HEAD)
+
     path.write_bytes(RESPONSE)
     evidence = anchor.attest(HEAD)
 

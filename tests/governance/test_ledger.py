@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import threading
 from datetime import timedelta
 
 import pytest
@@ -53,10 +54,9 @@ def forged(lines: list[bytes], number: int, **fields: object) -> list[bytes]:
     return [*lines[:number], changed, *lines[number + 1 :]]
 
 
-def chained(lines: list[bytes]) -> list[bytes]:
+def chained(lines: list[bytes], previous: str = EMPTY_HEAD) -> list[bytes]:
     """The lines numbered and chained anew, as a forger with the file would."""
     made: list[bytes] = []
-    previous = EMPTY_HEAD
     for number, line in enumerate(lines):
         fields = {"sequence": number, "previous": previous}
         made.append(canonical_bytes(json.loads(line) | fields))
@@ -159,6 +159,13 @@ def test_a_ledger_written_anew_needs_an_anchored_head_to_show(content):
     anew = joined(chained(forged(lines_of(content), 1, body={"index": 7})))
     assert verify_ledger(anew).problem is None
     assert verify_ledger(anew, verify_ledger(content).head).problem.fault is Fault.TRUNCATED
+
+
+def test_a_ledger_cut_at_its_beginning_is_noticed(content):
+    cut = joined(chained(lines_of(content)[1:], previous=sha256_hex(lines_of(content)[0])))
+    problem = verify_ledger(cut).problem
+    assert (problem.line, problem.fault) == (1, Fault.EDITED)
+    assert "names a line before it" in problem.message
 
 
 def test_a_ledger_goes_on_after_its_head_was_anchored(path, content):
@@ -302,6 +309,25 @@ def _write_some(path, writer):
     ledger = Ledger(path)
     for number in range(EACH):
         ledger.append("progress", {"writer": writer, "number": number})
+
+
+def test_a_reader_waits_for_the_end_of_a_line(path, monkeypatch):
+    write, seen = os.write, []
+    reader = threading.Thread(target=lambda: seen.append(verify_ledger(path)))
+
+    def in_two_parts(descriptor, data):
+        if reader.ident is None:
+            done = write(descriptor, bytes(data)[:20])
+            reader.start()
+            reader.join(timeout=0.2)
+            assert not seen
+            return done
+        return write(descriptor, data)
+
+    monkeypatch.setattr(ledger_module.os, "write", in_two_parts)
+    entry = Ledger(path).append("progress", {})
+    reader.join()
+    assert [chain.entries for chain in seen] == [(entry,)]
 
 
 def _open_once(path, writer):

@@ -124,6 +124,8 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("arms", 2, "verification"), "lossy", "'token', 'block'"),
         (("arms", 2, "name"), "token", "token occurs twice"),
         (("prompts_expected",), {"full": 0}, r"prompts_expected\.full"),
+        (("prompts_expected",), {}, "prompts_expected: .*at least 1 item"),
+        (("power", "effects", "num_speculative_tokens"), 2, "token cannot have an acceptance_len"),
         (("missing_data", "max_missing_share"), 0.9, "less than 0.5"),
         (("overturned_by",), [], "overturned_by"),
         (("schema",), "specdecode.plan/1", "specdecode.plan/2"),

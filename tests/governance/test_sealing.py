@@ -215,6 +215,7 @@ def test_the_predicate_says_under_which_conditions_it_was_sealed(ledger):
             "confirmation_opened": False,
             "power": 0.8,
             "power_wanted": 0.8,
+            "power_basis": None,
             "anchor": "none",
         }
     )

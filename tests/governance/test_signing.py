@@ -72,9 +72,15 @@ def test_a_key_is_never_overwritten(tmp_path):
     path = tmp_path / "ada.pem"
     ADA.save(path)
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="exists"):
+    with pytest.raises(ConfigError, match="File exists"):
         GRACE.save(path)
     assert path.read_bytes() == before
+
+
+def test_a_key_that_cannot_be_made_is_no_crash(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="choose another place"):
+        ADA.save(tmp_path / "file" / "ada.pem")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])

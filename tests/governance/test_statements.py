@@ -32,6 +32,7 @@ PREDICATES = [
         confirmation_opened=False,
         power=0.9,
         power_wanted=0.8,
+        power_basis="200 runs",
         anchor="none",
     ),
     Deviation(

@@ -47,6 +47,7 @@ def sampling(greedy: float, sampled: float) -> dict[str, Any]:
         (sampling(0, 0.0), "setting 'sampled' needs a temperature above 0, it is 0 here"),
         ({**PARAMS, "profile": "nightly"}, "profile 'nightly'"),
         (changed("prompts", "limit", 99), "expects 100 prompts of the profile 'full', prompts.li"),
+        (changed("prompts", "order_seed", 7), "order_seed is 20252 in the plan, prompts."),
         (changed("audit", "alpha", 0.05), "block-lossless asks for alpha 0.01, the audit"),
     ],
 )

@@ -1,0 +1,103 @@
+"""`specdecode plan new`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from rich.markup import escape
+
+from specdecode.cli.console import JsonFlag, emit_json, stderr, stdout
+from specdecode.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from specdecode.governance.plan_answers import Answers
+
+
+def new_command(
+    file: Annotated[Path, typer.Argument(help="The plan to write (YAML); must not exist.")],
+    answers: Annotated[
+        Path | None,
+        typer.Option("--answers", help="The seven answers (YAML), instead of a terminal."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask the seven questions and write a commented plan that `plan check` accepts.
+
+    The questions: purpose, mechanism, baseline, evidence, operation, risk, recovery. Nothing is
+    written when the answers contradict each other, and no file is overwritten.
+
+    Example: specdecode plan new plans/draft.yaml --answers answers.yaml
+    """
+    from specdecode.governance import load_plan, plan_sha256
+    from specdecode.governance.plan_answers import load_answers
+    from specdecode.governance.plan_template import plan_of
+
+    if file.exists():
+        raise ConfigError(f"{file}: exists already; a plan is never overwritten, take a new name")
+    text = plan_of(_ask() if answers is None else load_answers(answers))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written ({error.strerror or error})") from error
+    digest = plan_sha256(load_plan(file))
+    if as_json:
+        emit_json({"file": str(file), "plan_sha256": digest})
+        return
+    console = stdout()
+    console.print(f"{escape(str(file))}: written")
+    console.print(f"plan_sha256 {digest}")
+
+
+def _ask() -> Answers:
+    """All answers from a terminal, one part after another; a wrong one is asked for again.
+
+    Raises:
+        ConfigError: nobody is there to ask.
+    """
+    from specdecode.governance.plan_answers import Answers
+
+    if not sys.stdin.isatty():
+        raise ConfigError("there is no terminal to ask on; give the answers with --answers FILE")
+    found = {}
+    for question, field in Answers.model_fields.items():
+        model: Any = field.annotation
+        stderr().print(f"\n[bold]{escape(str(model.__doc__).splitlines()[0])}[/]")
+        found[question] = {name: _answer(part) for name, part in model.model_fields.items()}
+    return Answers.model_validate(found)
+
+
+def _answer(part: FieldInfo) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    kind: Any = Annotated[part.annotation, *part.metadata] if part.metadata else part.annotation
+    adapter = TypeAdapter(kind)
+    several = get_origin(part.annotation) is list
+    default = None if part.is_required() else part.get_default()
+    shown = "; ".join(map(str, default)) if several and default else default
+    label = f"{part.description}{' (several: a; b)' if several else ''}"
+    while True:
+        typed = typer.prompt(label, default=shown, err=True)
+        try:
+            return adapter.validate_python(_read(str(typed), part.annotation))
+        except ValidationError as error:
+            stderr().print(f"[red]{escape(error.errors()[0]['msg'])}[/]")
+
+
+def _read(typed: str, kind: Any) -> object:
+    """Text as the number or list it is to become; text that is none stays text."""
+    if get_origin(kind) is list:
+        return [_read(part.strip(), get_args(kind)[0]) for part in typed.split(";") if part.strip()]
+    for number in (int, float):
+        if number in (kind, *get_args(kind)):
+            try:
+                return number(typed)
+            except ValueError:
+                return typed
+    return typed

@@ -1,0 +1,172 @@
+"""`specdecode plan check`, `new` and `power`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from specdecode.governance.plan import canonical_json
+from specdecode.governance.plan_answers import Answers
+from tests.governance.answers import answers
+from tests.governance.plans import STOP, small_plan
+
+DEFAULT = "plans/default.yaml"
+
+
+@pytest.fixture
+def answered(tmp_path):
+    path = tmp_path / "answers.yaml"
+    path.write_text(yaml.safe_dump(answers()))
+    return path
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    """Write a small plan with some fields changed; JSON is YAML."""
+
+    def put(**fields) -> Path:
+        path = tmp_path / "plan.yaml"
+        path.write_text(canonical_json(small_plan(**fields)))
+        return path
+
+    return put
+
+
+class Terminal(io.StringIO):
+    """What a person types, one line an answer."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def typed():
+    """Every answer in the order of the questions, defaults taken with an empty line."""
+    given, lines = answers(), []
+    for question, field in Answers.model_fields.items():
+        for part in field.annotation.model_fields:
+            said = given[question].get(part, "")
+            lines.append("; ".join(said) if isinstance(said, list) else str(said))
+    return Terminal("\n".join(lines) + "\n")
+
+
+def test_a_plan_with_a_mistake_is_shown_with_what_to_do(specdecode, plan_file):
+    plan = plan_file(stop_conditions=[STOP | {"tested": None}])
+    done = specdecode("plan", "check", plan)
+    assert done.code == 2
+    assert "not fit to be used" in done.out
+    assert "error recovery-untested" in done.out
+    assert "to do: try it" in done.out
+
+
+def test_findings_are_in_the_json(specdecode, plan_file):
+    document = specdecode("plan", "check", plan_file(), "--json").document
+    found = {finding["code"]: finding["severity"] for finding in document["findings"]}
+    assert document["valid"] is False
+    assert found["no-tail-guardrail"] == "error"
+    assert set(document["findings"][0]) == {"code", "severity", "message", "remedy"}
+
+
+def test_the_default_plan_is_fit(specdecode):
+    done = specdecode("plan", "check", DEFAULT, "--json")
+    assert (done.code, done.document["valid"], done.document["findings"]) == (0, True, [])
+    assert done.document["plan"]["schema"] == "specdecode.plan/2"
+
+
+def test_a_new_plan_is_accepted_by_check(specdecode, answered, tmp_path):
+    plan = tmp_path / "plans" / "new.yaml"
+    done = specdecode("plan", "new", plan, "--answers", answered, "--json")
+    checked = specdecode("plan", "check", plan, "--json").document
+    assert done.code == 0
+    assert checked["valid"] is True
+    assert checked["findings"] == []
+    assert checked["plan_sha256"] == done.document["plan_sha256"]
+
+
+def test_a_plan_is_never_overwritten(specdecode, answered, tmp_path):
+    plan = tmp_path / "new.yaml"
+    plan.write_text("mine")
+    done = specdecode("plan", "new", plan, "--answers", answered)
+    assert done.code == 2
+    assert "never overwritten" in done.err
+    assert plan.read_text() == "mine"
+
+
+def test_answers_that_contradict_each_other_leave_no_file(specdecode, tmp_path):
+    path, plan = tmp_path / "answers.yaml", tmp_path / "new.yaml"
+    path.write_text(yaml.safe_dump(answers(evidence={"speed_ratio": 1.11})))
+    done = specdecode("plan", "new", plan, "--answers", path)
+    assert done.code == 2
+    assert "n-max-too-small" in done.err
+    assert not plan.exists()
+
+
+def test_without_a_terminal_the_way_out_is_named(specdecode, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    done = specdecode("plan", "new", tmp_path / "new.yaml")
+    assert done.code == 2
+    assert "--answers FILE" in done.err
+
+
+def test_a_person_is_asked_the_seven_questions(specdecode, answered, tmp_path, monkeypatch):
+    plan, same = tmp_path / "asked.yaml", tmp_path / "read.yaml"
+    monkeypatch.setattr("sys.stdin", typed())
+    done = specdecode("plan", "new", plan)
+    specdecode("plan", "new", same, "--answers", answered)
+    asked = [line for line in done.err.splitlines() if line.split(":")[0].lower() in answers()]
+    assert done.code == 0, done.err
+    assert len(asked) == 7
+    assert plan.read_text() == same.read_text()
+
+
+def test_a_wrong_answer_is_asked_for_again(specdecode, tmp_path, monkeypatch):
+    plan = tmp_path / "asked.yaml"
+    lines = typed().getvalue().splitlines()
+    place = len(Answers.model_fields["purpose"].annotation.model_fields) + 1
+    lines.insert(place, "lossy")  # the acceptance rule, which is a choice of four
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(lines) + "\n"))
+    done = specdecode("plan", "new", plan)
+    assert done.code == 0, done.err
+    assert "Input should be 'token', 'block'" in done.err
+
+
+def test_power_prints_chances_and_draws_them(specdecode, plan_file, tmp_path):
+    picture = tmp_path / "power.svg"
+    arguments = ("plan", "power", plan_file(prompts_expected={"full": 30}), "--runs", 3)
+    done = specdecode(*arguments, "--svg", picture)
+    assert done.code == 0, done.err
+    assert "planned: 3 runs of stage offline, expected n 30 prompts, seed 0" in done.out
+    assert "GO" in done.out
+    assert picture.read_text().startswith("<svg")
+    assert done.err == ""
+    assert specdecode(*arguments).out == done.out
+
+
+def test_power_compares_scenarios(specdecode, plan_file, tmp_path):
+    effects = tmp_path / "effects.yaml"
+    ratios = {"fast": 2.0, "slow": 0.7}
+    scenarios = {name: {"arms": {"block": {"speed_ratio": x}}} for name, x in ratios.items()}
+    effects.write_text(yaml.safe_dump(scenarios))
+    plan = plan_file(prompts_expected={"full": 30})
+    done = specdecode("plan", "power", plan, "--runs", 3, "--effects", effects, "--json")
+    chances = {name: found["chances"] for name, found in done.document["scenarios"].items()}
+    assert chances["fast"]["GO"]["count"] == 3
+    assert chances["slow"]["NO_GO"]["count"] == 3
+    assert done.document["wanted"] == 0.8
+
+
+@pytest.mark.parametrize("text", ["[]", "fast: 2", "fast: {arms: {blok: {}}}", "{}"])
+def test_effects_that_are_none_are_a_usage_error(specdecode, plan_file, tmp_path, text):
+    effects = tmp_path / "effects.yaml"
+    effects.write_text(text)
+    done = specdecode("plan", "power", plan_file(), "--effects", effects)
+    assert done.code == 2
+    assert "effects.yaml" in done.err
+
+
+def test_a_stage_that_is_not_there_is_a_usage_error(specdecode, plan_file):
+    done = specdecode("plan", "power", plan_file(), "--stage", "canary")
+    assert done.code == 2
+    assert "no stage canary; it has offline" in done.err

@@ -1,0 +1,286 @@
+"""Simulated decisions: rows that mean what the effects say, and chances that follow from them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from specdecode.errors import ConfigError
+from specdecode.governance import Outcome, Status, decide, load_plan
+from specdecode.governance.evidence import Evidence
+from specdecode.governance.power import LEVEL, simulate, suppose
+from specdecode.governance.power_picture import bars, svg
+from specdecode.governance.power_rows import simulated_rows
+from specdecode.governance.power_tail import judge_tail, weighted_quantile
+from specdecode.measurement.metrics import METRICS
+from specdecode.measurement.records import to_records
+from specdecode.statistics.binomial import proportion_interval
+from tests.governance.plans import LOSSLESS, OFFLINE, WHY, small_plan
+
+TAIL = {
+    "kind": "tail_latency",
+    "name": "tail",
+    "arm": "block",
+    "role": "guardrail",
+    "metric": "tpot_s",
+    "quantile": 0.95,
+    "threshold": 1.1,
+    "level": 0.95,
+    "n_min": 20,
+    "why": WHY,
+}
+LONG = {"prompts_expected": {"full": 30, "smoke": 4}}
+PLAN = small_plan(**LONG)
+PRIMARY = PLAN.model_dump()["rules"][-1]
+
+
+def rows(plan, prompts=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return simulated_rows(plan, prompts=prompts, profile="full", rng=rng)
+
+
+def records(plan, **options):
+    return list(to_records(rows(plan, **options)))
+
+
+def pooled(name, arm, found):
+    parts = [METRICS[name].parts(r) for r in found if r.arm == arm]
+    parts = [part for part in parts if part is not None]
+    return sum(top for top, _ in parts) / sum(bottom for _, bottom in parts)
+
+
+def chances(simulation):
+    return {status.value: chance.count for status, chance in simulation.chances.items()}
+
+
+def supposing(**block):
+    return suppose(PLAN, {"arms": {"block": block}})
+
+
+def test_rows_show_what_was_supposed():
+    plan = supposing(
+        speed_ratio=1.3, acceptance_length=2.5, quality_difference=-0.05, error_rate=0.1
+    )
+    found = records(plan, prompts=4000)
+    fast, base = (pooled("output_tokens_per_s", arm, found) for arm in ("block", "plain"))
+    quality = pooled("quality", "block", found) - pooled("quality", "plain", found)
+    failed = [r.error is not None for r in found if r.arm == "block"]
+
+    assert fast / base == pytest.approx(1.3, rel=0.02)
+    assert pooled("mean_acceptance_length", "block", found) == pytest.approx(2.5, rel=0.02)
+    assert quality == pytest.approx(-0.05, abs=0.015)
+    assert pooled("quality", "plain", found) == pytest.approx(0.5, abs=0.02)
+    assert np.mean(failed) == pytest.approx(0.1, abs=0.02)
+    assert not any(r.error for r in found if r.arm == "plain")
+
+
+def test_scores_of_two_arms_agree_as_often_as_supposed():
+    found = records(PLAN, prompts=4000)
+    scores = {(r.prompt_id, r.sampling_name, r.arm): r.quality for r in found}
+    pairs = [
+        (value, scores[prompt, setting, "block"])
+        for (prompt, setting, arm), value in scores.items()
+        if arm == "plain" and value is not None
+    ]
+
+    assert len(pairs) / 8000 == pytest.approx(0.9, abs=0.001)
+    assert np.mean([one == other for one, other in pairs]) == pytest.approx(0.9, abs=0.015)
+
+
+def test_strata_have_the_supposed_shares():
+    plan = load_plan("plans/default.yaml")
+    found = records(plan, prompts=100)
+    labels = {r.prompt_id: (r.difficulty, r.language) for r in found}
+    languages = [language for _, language in labels.values()]
+
+    assert [d for d, _ in labels.values()].count("adversarial") == 17
+    assert {languages.count(value) for value in set(languages)} == {14, 15}
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_gives_others():
+    assert rows(PLAN, seed=3).equals(rows(PLAN, seed=3))
+    assert not rows(PLAN, seed=3).equals(rows(PLAN, seed=4))
+
+
+def test_a_simulation_depends_on_plan_runs_and_seed_alone():
+    assert simulate(PLAN, runs=5, seed=2) == simulate(PLAN, runs=5, seed=2)
+    assert simulate(PLAN, runs=7, seed=2).runs == 7
+
+
+def test_a_large_effect_is_go_and_a_slow_arm_is_no_go():
+    fast = simulate(supposing(speed_ratio=2.0), runs=6)
+    slow = simulate(supposing(speed_ratio=0.8), runs=6)
+
+    assert chances(fast) == {"INVALID": 0, "NO_GO": 0, "INCONCLUSIVE": 0, "GO": 6}
+    assert chances(slow) == {"INVALID": 0, "NO_GO": 6, "INCONCLUSIVE": 0, "GO": 0}
+    assert slow.held_by == {"block-faster": 6}
+    assert fast.held_by == {}
+
+
+def test_an_effect_at_the_threshold_is_hardly_ever_go():
+    found = simulate(supposing(speed_ratio=1.1), runs=40)
+
+    assert found.chances[Status.GO].count <= 4  # 2.5 % a run at most, were intervals exact
+
+
+def test_a_biased_arm_is_no_go_however_fast():
+    found = simulate(supposing(speed_ratio=2.0, biased=1.0), runs=4)
+
+    assert chances(found)["NO_GO"] == 4
+    assert found.held_by == {"block-lossless": 4}
+
+
+def test_a_guardrail_on_a_comparators_exactness_has_its_say():
+    plan = suppose(PLAN, {"arms": {"token": {"biased": 1.0}, "block": {"speed_ratio": 2.0}}})
+
+    assert simulate(plan, runs=3).held_by == {"token-lossless": 3}
+
+
+def test_failing_requests_are_no_go():
+    assert chances(simulate(supposing(speed_ratio=2.0, error_rate=0.5), runs=3))["NO_GO"] == 3
+
+
+def test_chances_are_shares_with_clopper_pearson_intervals():
+    found = simulate(supposing(speed_ratio=1.13), runs=12)
+
+    assert sum(chances(found).values()) == 12
+    for chance in found.chances.values():
+        interval = proportion_interval(chance.count, 12, level=LEVEL)
+        assert (chance.rate, chance.low, chance.high) == (
+            interval.estimate, interval.low, interval.high)  # fmt: skip
+
+
+def test_the_whole_decision_agrees_with_decide_on_the_same_rows():
+    plan = small_plan(PRIMARY, TAIL, **LONG)
+    view = suppose(plan, {"arms": {"block": {"speed_ratio": 1.16}}, "prompt_spread": 0.2}).at(
+        "offline"
+    )
+    reads = [rule for rule in view.rules if rule.kind != "losslessness"]
+    whole = view.model_copy(update={"rules": reads})
+    runs = 12
+    statuses = []
+    for run in range(runs):
+        rng = np.random.default_rng([5, run])
+        table = simulated_rows(view, prompts=30, profile="full", rng=rng)
+        statuses.append(decide(whole, table).status)
+    found = simulate(view, runs=runs, seed=5)
+
+    assert {s.value: statuses.count(s) for s in Status} == chances(found)
+
+
+@pytest.mark.parametrize(("block", "outcome"), [(1.5, Outcome.PASS), (0.5, Outcome.FAIL)])
+@pytest.mark.parametrize("metric", ["tpot_s", "ttft_s", "e2e_s"])
+@pytest.mark.parametrize("sampling", [None, "sampled"])
+def test_the_fast_tail_is_the_rule_itself(block, outcome, metric, sampling):
+    plan = small_plan(PRIMARY, TAIL | {"metric": metric, "sampling": sampling})
+    plan = suppose(plan, {"arms": {"block": {"speed_ratio": block, "error_rate": 0.05}}})
+    table = rows(plan, prompts=60)
+    ordered = sorted(to_records(table), key=lambda r: r.key)
+    rule = plan.rules[-1]
+    slow = rule.evaluate(Evidence(ordered, "plain", 1))[0]
+    fast = judge_tail(rule, table, "plain", np.random.default_rng(0))
+
+    assert fast.outcome is slow.outcome is outcome
+    assert fast.estimate == pytest.approx(slow.estimate, rel=1e-9)
+    assert (fast.n, fast.level, fast.threshold) == (slow.n, slow.level, slow.threshold)
+    width = slow.high - slow.low
+    assert fast.low == pytest.approx(slow.low, abs=width / 4)
+    assert fast.high == pytest.approx(slow.high, abs=width / 4)
+
+
+def test_the_fast_tail_abstains_where_hardly_anything_succeeded():
+    plan = suppose(small_plan(PRIMARY, TAIL), {"arms": {"block": {"error_rate": 1.0}}})
+    found = judge_tail(plan.rules[-1], rows(plan, prompts=30), "plain", np.random.default_rng(0))
+
+    assert (found.outcome, found.n) == (Outcome.INSUFFICIENT, 0)
+
+
+@settings(max_examples=60)
+@given(
+    values=st_numpy.arrays(np.float64, st.integers(1, 12), elements=st.floats(-9, 9)),
+    data=st.data(),
+    quantile=st.floats(0, 1),
+)
+def test_a_weighted_quantile_is_the_quantile_of_repeated_values(values, data, quantile):
+    clusters = data.draw(
+        st_numpy.arrays(np.int64, len(values), elements=st.integers(0, 3)), "clusters"
+    )
+    weights = data.draw(st_numpy.arrays(np.int64, (3, 4), elements=st.integers(0, 3)), "weights")
+    weights[:, clusters[0]] += 1  # so that no resample is empty
+    found = weighted_quantile(values, clusters, weights, quantile)
+
+    for row, own in enumerate(weights):
+        repeated = np.repeat(values, own[clusters])
+        assert found[row] == pytest.approx(np.quantile(repeated, quantile), abs=1e-9)
+
+
+def test_a_stage_that_looks_again_and_again_is_not_simulated():
+    with pytest.raises(ConfigError, match=r"offline looks again and again \(method betting\)"):
+        simulate(small_plan(stages=[OFFLINE | {"method": "betting"}]))
+
+
+def test_a_plan_of_losslessness_alone_has_no_size_to_simulate():
+    lossless = [rule | {"alpha": 0.01, "why": WHY} for rule in LOSSLESS]
+    errors = PLAN.model_dump()["rules"][2]
+
+    with pytest.raises(ConfigError, match="no primary rule besides losslessness"):
+        simulate(small_plan(rules=[*lossless, errors]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": {"blok": {"speed_ratio": 1.2}}}, "arms: blok: expected fields of one of token"),
+        ({"arms": {"block": 2}}, "expected fields of one of"),
+        ({"arms": [1]}, "arms: expected"),
+        ({"arms": {"block": {"speed": 2}}}, "block.speed: no such field"),
+        ({"arms": {"block": {"acceptance_length": 5.5}}}, "above its draft length"),
+        ({"quality": 2.0}, "quality: .*less than or equal to 1"),
+        ({"mood": 1}, "mood: no such field"),
+    ],
+)
+def test_impossible_effects_are_refused_by_name(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        suppose(PLAN, changes, "effects.yaml: mine")
+
+
+def test_other_effects_leave_the_rules_alone():
+    assert supposing(speed_ratio=1.2).rules == PLAN.rules
+    with pytest.raises(ConfigError, match="runs must be at least 1"):
+        simulate(PLAN, runs=0)
+
+
+def test_the_picture_in_a_terminal_has_a_line_for_each_status_and_the_wanted_mark():
+    lines = bars(simulate(supposing(speed_ratio=2.0), runs=2), 0.8).splitlines()
+
+    assert [line.split()[0] for line in lines] == ["GO", "INCONCLUSIVE", "NO_GO", "INVALID"]
+    assert lines[0].count("█") == 39
+    assert lines[0].index("┃") - lines[0].index("█") == 32
+    assert "100.0%" in lines[0]
+    assert "█" not in lines[1]
+
+
+def test_the_svg_is_well_formed_and_its_bars_fill_the_width():
+    found = {"a < b": simulate(supposing(speed_ratio=1.13), runs=6)}
+    picture = svg(found, 0.8)
+    root = ET.fromstring(picture)  # noqa: S314 - made here
+    bars_ = [float(node.get("width")) for node in root.iter("{http://www.w3.org/2000/svg}rect")
+             if node.get("height") == "28"]  # fmt: skip
+
+    assert picture == svg(found, 0.8)
+    assert sum(bars_) == pytest.approx(480, abs=0.5)
+    assert "a < b" in [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_the_document_of_a_simulation_is_json():
+    document = simulate(PLAN, runs=2).to_json()
+
+    assert json.loads(json.dumps(document)) == document
+    assert document["expected_n"] == 30
+    assert list(document["chances"]) == ["INVALID", "NO_GO", "INCONCLUSIVE", "GO"]
