@@ -13,12 +13,13 @@ one direction to look in:
     sharper   p^2, normalised: a temperature that is too low or ignored, argmax in place of sampling
     flatter   p^(1/2), normalised: a temperature that is too high, penalties or filters skipped
 
-Clipping at 2 keeps the bet bounded, which is what makes any stake between -1/2 and 1 safe.
+Clipping at 2 keeps the bet bounded, which is what makes any stake between -1/2 and 1 safe. What
+numerical noise in p does to the mean is measured, see `specdecode.audit.drift`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -76,13 +77,43 @@ def centred_bets(
         as a violation and not as evidence.
     """
     at = tokens.unsqueeze(-1)
-    total = p.sum(-1, dtype=torch.float64)
     impossible = p.gather(-1, at).squeeze(-1) <= 0
     columns = []
-    for direction in chosen.values():
-        g = direction(p, q).clamp(max=LARGEST_RATIO)
-        # float64 sums and the division by the row's own total keep rounding from leaning one way.
-        mean = (p * g).sum(-1, dtype=torch.float64) / total
+    for g, mean in _weights(p, q, chosen):
         r = g.gather(-1, at).squeeze(-1).to(torch.float64) - mean
         columns.append(r.masked_fill(impossible, 0.0))
     return torch.stack(columns, dim=-1)
+
+
+def expected_bets(
+    p: Tensor, law: Tensor, q: Tensor | None, chosen: Mapping[str, Direction]
+) -> Tensor:
+    """The mean of `centred_bets` when tokens are drawn from another law than p.
+
+    Args:
+        p: see `centred_bets`.
+        law: float [R, V], what tokens are drawn from.
+        q: see `centred_bets`.
+        chosen: see `centred_bets`.
+
+    Returns:
+        float64 [R, D].
+    """
+    possible = law.to(torch.float64).masked_fill(p <= 0, 0.0)
+    mass = possible.sum(-1)
+    means = [
+        (possible * g).sum(-1, dtype=torch.float64) - mass * mean
+        for g, mean in _weights(p, q, chosen)
+    ]
+    return torch.stack(means, dim=-1)
+
+
+def _weights(
+    p: Tensor, q: Tensor | None, chosen: Mapping[str, Direction]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Weights g [R, V] and their mean under p, float64 [R], by direction."""
+    total = p.sum(-1, dtype=torch.float64)
+    for direction in chosen.values():
+        g = direction(p, q).clamp(max=LARGEST_RATIO)
+        # float64 sums and the division by the row's own total keep rounding from leaning one way.
+        yield g, (p * g).sum(-1, dtype=torch.float64) / total

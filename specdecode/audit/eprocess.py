@@ -6,6 +6,10 @@ each has mean at most 1 under the hypothesis whatever their dependence. By Ville
 reaches 1/alpha with probability at most alpha, at any time and over any number of prompts read in
 a fixed order, so reading may stop or go on at will.
 
+Where p is only known up to numerical noise, a bet's mean may be anything in an interval
+[low, high] around 0 without anything being wrong. Each stake then bets against the far end of it:
+r - high for positive stakes, r - low for negative ones. Every such factor still has mean at most 1.
+
 Source: V. Ville (1939); G. Shafer, "Testing by betting", JRSS-A 184 (2021).
 """
 
@@ -26,17 +30,24 @@ STAKES: tuple[float, ...] = (-0.4, -0.2, -0.1, -0.05, 0.02, 0.05, 0.1, 0.2, 0.4,
 MAX_POINTS = 500
 
 
-def log_growth(bets: FloatArray, stakes: Sequence[float] = STAKES) -> FloatArray:
-    """Log wealth factors log(1 + lambda r).
+def log_growth(
+    bets: FloatArray, allowances: FloatArray | None = None, stakes: Sequence[float] = STAKES
+) -> FloatArray:
+    """Log wealth factors log(1 + lambda (r - allowance)).
 
     Args:
         bets: float [..., D], each in [-1, 2].
+        allowances: float [D, 2], (low <= 0, high >= 0): means that noise explains; None for none.
         stakes: L values inside (-1/2, 1).
 
     Returns:
         float [..., D, L].
     """
-    return np.asarray(np.log1p(bets[..., None] * np.asarray(stakes)))
+    grid = np.asarray(stakes)
+    surplus = bets[..., None]
+    if allowances is not None:
+        surplus = surplus - np.where(grid > 0, allowances[:, 1:], allowances[:, :1])
+    return np.asarray(np.log1p(surplus * grid))
 
 
 def log_mixture(log_wealths: FloatArray) -> FloatArray:
@@ -55,18 +66,27 @@ class EProcess:
     Args:
         names: one name per direction (column of the bets).
         alpha: level; evidence suffices once e >= 1/alpha.
+        allowances: see `log_growth`; at most 0.2 either way.
+
+    Attributes:
+        crossed_at: tokens read when the evidence first sufficed; None if it never did.
+        crossed_by: the bet that had earned most by then, such as "towards 'draft'".
     """
 
-    def __init__(self, names: Sequence[str], alpha: float) -> None:
+    def __init__(
+        self, names: Sequence[str], alpha: float, allowances: FloatArray | None = None
+    ) -> None:
         if not 0 < alpha < 1:
             raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
         if not names:
             raise ConfigError("an e-process needs at least one direction")
         self.names = tuple(names)
+        self._allowances = _checked(allowances, len(names))
         self.threshold = math.log(1 / alpha)
         self.tokens_read = 0
         self.max_log_e = 0.0
         self.crossed_at: int | None = None
+        self.crossed_by: str | None = None
         self._log_wealths = np.zeros((len(names), len(STAKES)))
         self._points: list[tuple[int, float]] = []
         self._stride = 1
@@ -105,17 +125,24 @@ class EProcess:
             raise ConfigError("a bet lies outside [-1, 2]: the probability rows are malformed")
         if len(bets) == 0:
             return None
-        paths = self._log_wealths + np.cumsum(log_growth(bets), axis=0)
+        paths = self._log_wealths + np.cumsum(log_growth(bets, self._allowances), axis=0)
         log_e = log_mixture(paths)
         self._log_wealths = paths[-1]
         first = None
         if self.crossed_at is None and (log_e >= self.threshold).any():
             first = int(np.argmax(log_e >= self.threshold))
             self.crossed_at = self.tokens_read + first + 1
+            self.crossed_by = self._strongest(paths[first])
         self.max_log_e = max(self.max_log_e, float(log_e.max()))
         self._keep_points(log_e)
         self.tokens_read += len(bets)
         return first
+
+    def _strongest(self, log_wealths: FloatArray) -> str:
+        """The bet that has earned most: a direction, and whether it was on it or against it."""
+        direction, stake = np.unravel_index(np.argmax(log_wealths), log_wealths.shape)
+        side = "towards" if STAKES[int(stake)] > 0 else "away from"
+        return f"{side} '{self.names[int(direction)]}'"
 
     def _keep_points(self, log_e: FloatArray) -> None:
         for offset, value in enumerate(log_e, start=self.tokens_read + 1):
@@ -124,3 +151,15 @@ class EProcess:
                 if len(self._points) >= MAX_POINTS:
                     self._stride *= 2
                     self._points = [p for p in self._points if p[0] % self._stride == 0]
+
+
+def _checked(allowances: FloatArray | None, count: int) -> FloatArray | None:
+    if allowances is None:
+        return None
+    low_high = np.asarray(allowances, dtype=np.float64)
+    if low_high.shape != (count, 2):
+        raise ConfigError(f"allowances have shape {low_high.shape}, expected [{count}, 2]")
+    low, high = low_high.T
+    if not ((low >= -0.2) & (low <= 0) & (high >= 0) & (high <= 0.2)).all():  # refuses NaN, too
+        raise ConfigError("allowances must be (low, high) with -0.2 <= low <= 0 <= high <= 0.2")
+    return low_high

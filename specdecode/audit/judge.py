@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from specdecode.audit.directions import centred_bets, directions
+from specdecode.audit.drift import Drift
 from specdecode.audit.edges import border_tie
 from specdecode.audit.eprocess import EProcess
 from specdecode.audit.greedy import Deviation, GreedyTally, judge_greedy
@@ -70,12 +71,22 @@ class Judgement:
     sampled: SampledTally
     greedy: GreedyTally
     tolerance: Tolerance
+    drift: Drift
     has_draft: bool
     first_evidence: Evidence | None = None
 
 
-def judge(scorer: Scorer, rows: RowSet, tolerance: Tolerance, alpha: float) -> Judgement:
+def judge(
+    scorer: Scorer, rows: RowSet, tolerance: Tolerance, drift: Drift, alpha: float
+) -> Judgement:
     """Reads all rows once, in order.
+
+    Args:
+        scorer: the reference.
+        rows: of one arm.
+        tolerance: how far greedy choices and borders may move by noise.
+        drift: what bets may earn by noise.
+        alpha: level.
 
     Raises:
         NumericalError: the target or draft gives NaN or infinite logits; names the row.
@@ -83,10 +94,11 @@ def judge(scorer: Scorer, rows: RowSet, tolerance: Tolerance, alpha: float) -> J
     chosen = directions(with_draft=scorer.has_draft)
     result = Judgement(
         rows=rows,
-        process=EProcess(list(chosen), alpha),
+        process=EProcess(list(chosen), alpha, drift.allowances(list(chosen))),
         sampled=SampledTally(),
         greedy=GreedyTally(),
         tolerance=tolerance,
+        drift=drift,
         has_draft=scorer.has_draft,
     )
     pairs: list[Pair] = [(row.prompt, row.output) for row in rows.rows if row.output]

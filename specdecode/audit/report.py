@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from specdecode.audit.drift import LARGEST_HARMLESS
 from specdecode.audit.greedy import against_baseline
 from specdecode.audit.judge import Evidence, Judgement
 from specdecode.statistics.binomial import excess_p_value
@@ -105,6 +106,7 @@ def report_of(judgement: Judgement, alpha: float, control: Judgement | None) -> 
             "impossible": judgement.sampled.impossible,
             "impossible_tokens": judgement.sampled.listed,
             "draft_known": judgement.has_draft,
+            "noise": judgement.drift.to_json(),
             "control_log_e_value": None
             if control is None or not control.process.tokens_read
             else control.process.log_e,
@@ -150,10 +152,9 @@ def _sampled_finding(
             "with the requested sampling parameters"
         )
     if process.crossed_at is not None:
-        strongest = max(process.by_direction, key=lambda name: process.by_direction[name])
         reasons.append(
-            f"the evidence reached 1/alpha after {process.crossed_at} sampled tokens, "
-            f"strongest in the direction '{strongest}'"
+            f"the evidence reached 1/alpha after {process.crossed_at} sampled tokens; by then the "
+            f"bet that they lean {process.crossed_by} had gained most"
         )
     if reasons:
         if control is not None and (
@@ -175,6 +176,12 @@ def _sampled_finding(
             "tokens were drafted for these rows, and without the draft outputs that lean towards "
             "it, the usual fault of a verifier, go unseen; give the draft that was used "
             "(--draft on the command line, draft= in Python)"
+        )
+    if judgement.drift.too_large:
+        reasons.append(
+            "numerical noise of the reference alone earns bets of more than "
+            f"{LARGEST_HARMLESS} a token, which could hide a fault; audit with the target in "
+            "float32"
         )
     if reasons:
         return "undecided", reasons

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdecode.audit.drift import measure_drift
 from specdecode.audit.judge import Judgement, judge
 from specdecode.audit.model_scorer import ModelScorer, draft_source
 from specdecode.audit.report import AuditReport, report_of
@@ -82,9 +83,9 @@ def audit_with(
         raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
     row_sets = {arm: read_rows(rows, scorer) for arm, rows in arms.items()}
     everything = [row for rows in row_sets.values() for row in rows.rows]
-    tolerance = measure_tolerance(scorer, everything)
+    tolerance, drift = measure_tolerance(scorer, everything), measure_drift(scorer, everything)
     judged: dict[str, Judgement] = {
-        arm: judge(scorer, rows, tolerance, alpha) for arm, rows in row_sets.items()
+        arm: judge(scorer, rows, tolerance, drift, alpha) for arm, rows in row_sets.items()
     }
     reports = {}
     for arm, judgement in judged.items():

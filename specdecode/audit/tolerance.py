@@ -54,7 +54,7 @@ def measure_tolerance(
     What decides a greedy token is the gap between the best logit and each contender's; the largest
     change of such a gap, over contenders and positions, times the margin, is the tolerance.
     """
-    pairs = _sample(rows)
+    pairs = [pair for _, pair in sample_pairs(rows, SAMPLE_ROWS, SAMPLE_TOKENS)]
     worst, positions = 0.0, 0
     for index, many in scorer.target(pairs):
         prompt, output = pairs[index]
@@ -68,8 +68,11 @@ def measure_tolerance(
     return Tolerance(gap, gap / 2, worst, positions, margin)
 
 
-def _sample(rows: Sequence[AuditRow]) -> list[Pair]:
+def sample_pairs(
+    rows: Sequence[AuditRow], most_rows: int, most_tokens: int
+) -> list[tuple[AuditRow, Pair]]:
+    """Rows spread evenly over those with output, and the beginnings of their outputs."""
     usable = [row for row in rows if row.output]
-    count = min(SAMPLE_ROWS, len(usable))
+    count = min(most_rows, len(usable))
     chosen = [usable[i * len(usable) // count] for i in range(count)]
-    return [(row.prompt, row.output[:SAMPLE_TOKENS]) for row in chosen]
+    return [(row, (row.prompt, row.output[:most_tokens])) for row in chosen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -39,7 +40,18 @@ def new_command(
 
     if file.exists():
         raise ConfigError(f"{file}: exists already; a plan is never overwritten, take a new name")
-    text = plan_of(_ask() if answers is None else load_answers(answers))
+    if answers is not None:
+        text = plan_of(load_answers(answers))
+    else:
+        said = _ask()
+        try:
+            text = plan_of(said)
+        except ConfigError as error:
+            kept = _keep(said, file)
+            raise ConfigError(
+                f"{error}\nyour answers are kept in {kept}; correct them there and give the file "
+                "with --answers"
+            ) from error
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as out:
@@ -53,6 +65,19 @@ def new_command(
     console = stdout()
     console.print(f"{escape(str(file))}: written")
     console.print(f"plan_sha256 {digest}")
+
+
+def _keep(said: Answers, file: Path) -> Path:
+    """Write half an hour of answers beside the plan they did not make, over no other file."""
+    import yaml
+
+    names = (file.with_suffix(f".answers{number or ''}.yaml") for number in count())
+    kept = next(name for name in names if not name.exists())
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(
+        yaml.safe_dump(said.model_dump(), sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
+    return kept
 
 
 def _ask() -> Answers:

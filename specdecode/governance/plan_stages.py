@@ -94,6 +94,11 @@ class Stage(Strict):
                 f"{self.name} is looked at again and again, which method {self.method} does not "
                 "bear; take betting, beta-binomial or another sequential one"
             )
+        if self.method not in FIXED_N and self.rules != []:
+            raise ValueError(
+                f"{self.name}: the rules of `decide` look once at a fixed n, which is not what "
+                f"{self.method} says; give rules: [] and metrics, or method: bootstrap"
+            )
         if self.rules == [] and not self.metrics:
             raise ValueError(f"{self.name} has neither rules nor metrics, so nothing judges it")
         return self

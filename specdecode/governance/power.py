@@ -6,8 +6,8 @@ audit's word is drawn by the chance that the effects state (`biased`), since it 
 rows; its control is taken to pass. Tail latency is judged by `power_tail`, which is the same rule
 computed faster.
 
-What is simulated is one look at a fixed number of prompts. A stage that looks again and again is
-refused here.
+What is simulated is one look at a fixed number of prompts, which is what rules are. Stages that
+look again and again are judged by metrics and have no rules, so they are refused.
 
 Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934), for the intervals.
 """
@@ -25,7 +25,6 @@ from specdecode.errors import ConfigError
 from specdecode.governance.decide import decide
 from specdecode.governance.plan import parse_plan
 from specdecode.governance.plan_schema import Plan
-from specdecode.governance.plan_stages import FIXED_N
 from specdecode.governance.power_rows import simulated_rows
 from specdecode.governance.power_tail import judge_tail
 from specdecode.governance.rules.losslessness import Losslessness
@@ -133,16 +132,10 @@ def simulate(
         progress: called after each run.
 
     Raises:
-        ConfigError: no such stage, one that looks again and again, nothing in it whose size
-            matters, or fewer than one run.
+        ConfigError: no such stage, one without rules, one in which no size matters, or fewer than
+            one run.
     """
     view = plan.at(stage or plan.stage)
-    method = next(entry.method for entry in view.stages if entry.name == view.stage)
-    if method not in FIXED_N:
-        raise ConfigError(
-            f"plan {view.name}: {view.stage} looks again and again (method {method}); only one "
-            "look at a fixed number of prompts is simulated"
-        )
     judged, tails = _judged(view)
     profile, prompts = max(view.prompts_expected.items(), key=lambda entry: entry[1])
     statuses: Counter[Status] = Counter()

@@ -9,6 +9,7 @@ from specdecode.governance.power import LEVEL, Simulation
 from specdecode.governance.verdict import Status
 
 _WIDTH = 40
+_LONGEST_NAME = 25  # what fits beside the bars; the title has all of it
 _ORDER = (Status.GO, Status.INCONCLUSIVE, Status.NO_GO, Status.INVALID)
 _COLOURS = {
     Status.GO: "#2a7f5f",
@@ -49,12 +50,13 @@ def svg(simulations: Mapping[str, Simulation], wanted: float) -> str:
         f"<title>{escape(_alt(simulations))}</title>",
     ]
     for place, (status, colour) in enumerate(_COLOURS.items()):
-        x = left + 120 * place
+        x = left + 130 * place
         parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 17}" y="21">{status.value.replace("_", " ")}</text>')
     for row, (name, simulation) in enumerate(simulations.items()):
         y = top + step * row
-        parts.append(f'<text x="{left - 10}" y="{y + 19}" text-anchor="end">{escape(name)}</text>')
+        label = escape(name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…")
+        parts.append(f'<text x="{left - 10}" y="{y + 19}" text-anchor="end">{label}</text>')
         parts.extend(_bar(simulation, left, width, y))
     bottom = top + step * len(simulations)
     at = left + wanted * width
@@ -66,7 +68,7 @@ def svg(simulations: Mapping[str, Simulation], wanted: float) -> str:
         x = left + width * tick // 100
         parts.append(f'<text x="{x}" y="{bottom + 14}" text-anchor="middle">{tick} %</text>')
     parts.append(
-        f'<text x="{left}" y="{bottom + 36}">share of runs; whisker: {LEVEL:.0%} interval of the '
+        f'<text x="10" y="{bottom + 36}">share of runs; whisker: {LEVEL:.0%} interval of the '
         f"chance of GO; dashed: wanted, {wanted:.0%}</text></svg>\n"
     )
     return "\n".join(parts)

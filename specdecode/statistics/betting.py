@@ -7,52 +7,110 @@ hypothesis: the wealth is an e-process, so P(wealth ever reaches 1/alpha) <= alp
     K_t^-(m) = prod (1 - lambda_i (X_i - m)),   lambda_i = min(lambda_i^pr, c / (1 - m))
     lambda_i^pr = sqrt(2 log(1/a) / (s2_{i-1} i log(1 + i)))
 
-with s2 the running variance (regularised by one pseudo-value of 1/4). K^+ does not increase in m
-and K^- does not decrease, so each confidence set is an interval and its ends are simple roots.
+with s2 the running variance (see `plug_in`). K^+ does not increase in m and K^- does not decrease,
+so each confidence set is an interval and its ends are simple roots.
+
+A finite set of N prompts that is read in random order without replacement has a mean that is known
+better and better, and exactly at the end. Before value i, a mean of m leaves for the rest
+
+    m_i = (N m - S_{i-1}) / (N - i + 1),   S the running sum,
+
+which takes the place of m above. A mean that would need m_i outside [0, 1] is impossible and is
+rejected outright.
 
 For decisions that look again with every request, such as on shadow or canary traffic. A run
-measured offline is looked at once and is judged by `bootstrap`; nothing else here calls this yet.
+measured offline is looked at once and is judged by `bootstrap`.
 
 Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting",
-JRSS-B 86 (2024), arXiv 2010.09686, sections 3 and 4.
+JRSS-B 86 (2024), arXiv 2010.09686, sections 3 to 5.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from specdecode.errors import ConfigError
+from specdecode.statistics.plug_in import PlugIn
+from specdecode.statistics.sequential import (
+    ConfidenceSequence,
+    FloatArray,
+    SequentialTest,
+    Side,
+    check_inside,
+    one_dimensional,
+    sequential_test,
+    unit_values,
+)
 
-FloatArray = npt.NDArray[np.float64]
-Side = Literal["greater", "less"]
+BettingTest = SequentialTest  # its former name
 
 # The share of the wealth that may be lost in one step. Below 1, so that the wealth never hits 0.
 DEFAULT_CAP = 0.5
 # For m at 0 or 1 the cap c/m is infinite; a finite bet keeps the product finite.
 _LARGEST_BET = 1e6
-_BISECTIONS = 60
+# Sums are rounded: a mean is called impossible only if it is so by more than this.
+_ROUNDING = 1e-9
+# Ends of a confidence sequence are known to this accuracy, and rounded outwards.
+_TOLERANCE = 1e-11
+# Factors multiplied before a logarithm is taken; (1 + _LARGEST_BET)^16 is far from overflow.
+_CHUNK = 16
 
 
 def predictable_bets(values: FloatArray, a: float) -> FloatArray:
     """The uncapped plug-in bets lambda_1^pr..lambda_t^pr.
 
     Args:
-        values: float [t], in [0, 1].
+        values: float [..., t], in [0, 1].
         a: error level the bets are tuned for (alpha one-sided, alpha/2 hedged).
 
     Returns:
-        float [t]; entry i depends on values[:i] alone.
+        float [..., t]; entry i depends on values[..., :i] alone.
     """
-    steps = np.arange(1, len(values) + 1, dtype=np.float64)
-    means = (0.5 + np.cumsum(values)) / (steps + 1)
-    variances = (0.25 + np.cumsum((values - means) ** 2)) / (steps + 1)
-    before = np.concatenate([[0.25], variances[:-1]])[: len(values)]
-    return np.sqrt(2 * math.log(1 / a) / (before * steps * np.log1p(steps)))
+    return PlugIn().advance(values).bets(a)
+
+
+def log_increments(
+    values: npt.ArrayLike,
+    m: float,
+    *,
+    side: Side = "greater",
+    alpha: float = 0.05,
+    cap: float = DEFAULT_CAP,
+    population: int | None = None,
+) -> FloatArray:
+    """Log of each factor of the wealth, for one stream or many side by side.
+
+    Args:
+        values: [..., t], in [0, 1], in the order in which they were seen.
+        m: the bound under test.
+        side: "greater" bets that the mean exceeds m (tests H0: mean <= m); "less" the reverse.
+        alpha: level the bets are tuned for; validity does not depend on it.
+        cap: largest share of wealth at risk in a step, inside (0, 1).
+        population: size N of the finite set that is read without replacement, or None when each
+            value is a fresh draw.
+
+    Returns:
+        float [..., t]. With `population`, infinite from where the values seen already rule out H0.
+
+    Raises:
+        ConfigError: a value, m, alpha or cap is out of range, or there are more values than N.
+    """
+    data = unit_values(values)
+    check_inside("alpha", alpha)
+    check_inside("cap", cap)
+    if not 0 <= m <= 1:
+        raise ConfigError(f"the tested mean must lie in [0, 1], not {m}")
+    if side == "less":  # betting on a small mean of X is betting on a large mean of 1 - X
+        data, m = 1 - data, 1 - m
+    slopes, offsets = _remaining_mean(data, population)
+    means = slopes * m + offsets
+    growth = np.log1p(_stakes(data, predictable_bets(data, alpha), means, cap))
+    return np.where(means < -_ROUNDING * slopes, np.inf, growth)
 
 
 def log_wealth(
@@ -62,39 +120,20 @@ def log_wealth(
     side: Side = "greater",
     alpha: float = 0.05,
     cap: float = DEFAULT_CAP,
+    population: int | None = None,
 ) -> FloatArray:
     """Log wealth after each value of a bet against "the mean is m or on its other side".
 
-    Args:
-        values: [t], in [0, 1], in the order in which they were seen.
-        m: the bound under test.
-        side: "greater" bets that the mean exceeds m (tests H0: mean <= m); "less" the reverse.
-        alpha: level the bets are tuned for; validity does not depend on it.
-        cap: largest share of wealth at risk in a step, inside (0, 1).
+    Arguments and errors as in `log_increments`, for a single stream [t].
 
     Returns:
         float [t]: log K_1..log K_t. Reject H0 at the first entry >= log(1/alpha).
     """
-    data = _checked(values)
-    _check_settings(alpha, cap)
-    if not 0 <= m <= 1:
-        raise ConfigError(f"the tested mean must lie in [0, 1], not {m}")
-    return np.cumsum(np.log1p(_stakes(data, predictable_bets(data, alpha), m, side, cap)))
-
-
-@dataclass(frozen=True)
-class BettingTest:
-    """Outcome of a one-sided sequential test.
-
-    Attributes:
-        log_e: log wealth after the last value (0 when there were none).
-        rejected_at: number of values after which wealth first reached 1/alpha; None if never.
-        n: number of values seen.
-    """
-
-    log_e: float
-    rejected_at: int | None
-    n: int
+    return np.cumsum(
+        log_increments(
+            one_dimensional(values), m, side=side, alpha=alpha, cap=cap, population=population
+        )
+    )
 
 
 def betting_test(
@@ -104,35 +143,22 @@ def betting_test(
     side: Side = "greater",
     alpha: float = 0.05,
     cap: float = DEFAULT_CAP,
-) -> BettingTest:
+    population: int | None = None,
+) -> SequentialTest:
     """Tests H0: mean <= m0 (side "greater") or mean >= m0 ("less"); a rejection stays rejected.
 
     Arguments as in `log_wealth`.
     """
-    path = log_wealth(values, m0, side=side, alpha=alpha, cap=cap)
-    crossed = np.flatnonzero(path >= math.log(1 / alpha))
-    return BettingTest(
-        log_e=float(path[-1]) if len(path) else 0.0,
-        rejected_at=int(crossed[0]) + 1 if len(crossed) else None,
-        n=len(path),
-    )
-
-
-@dataclass(frozen=True)
-class ConfidenceSequence:
-    """Bounds for the mean after each value.
-
-    Attributes:
-        low: float [t], never decreasing.
-        high: float [t], never increasing.
-    """
-
-    low: FloatArray
-    high: FloatArray
+    path = log_wealth(values, m0, side=side, alpha=alpha, cap=cap, population=population)
+    return sequential_test(path, alpha)
 
 
 def confidence_sequence(
-    values: npt.ArrayLike, *, alpha: float = 0.05, cap: float = DEFAULT_CAP
+    values: npt.ArrayLike,
+    *,
+    alpha: float = 0.05,
+    cap: float = DEFAULT_CAP,
+    population: int | None = None,
 ) -> ConfidenceSequence:
     """Hedged betting confidence sequence: both sides at once, each with half the wealth.
 
@@ -143,59 +169,106 @@ def confidence_sequence(
         values: [t], in [0, 1], in the order in which they were seen.
         alpha: error level of the whole sequence.
         cap: largest share of wealth at risk in a step, inside (0, 1).
+        population: size N of the finite set that is read without replacement; the bounds then stay
+            inside [S_t/N, (S_t + N - t)/N] and meet in the mean at t = N.
     """
-    data = _checked(values)
-    _check_settings(alpha, cap)
+    data = unit_values(one_dimensional(values))
+    check_inside("alpha", alpha)
+    check_inside("cap", cap)
     bets = predictable_bets(data, alpha / 2)
-    high = 1 - _lower_bounds(1 - data, bets, alpha, cap)
-    return ConfidenceSequence(low=_lower_bounds(data, bets, alpha, cap), high=high)
+    low = _lower_bounds(data, bets, alpha, cap, population)
+    high = 1 - _lower_bounds(1 - data, bets, alpha, cap, population)
+    if population is not None:
+        totals, unseen = np.cumsum(data), population - np.arange(1, len(data) + 1)
+        low = np.maximum(low, totals / population)
+        high = np.minimum(high, (totals + unseen) / population)
+    return ConfidenceSequence(low, high)
 
 
-def _lower_bounds(data: FloatArray, bets: FloatArray, alpha: float, cap: float) -> FloatArray:
-    """inf{m : K_t^+(m) / 2 < 1/alpha} for each t, as a running maximum."""
+def _lower_bounds(
+    data: FloatArray, bets: FloatArray, alpha: float, cap: float, population: int | None
+) -> FloatArray:
+    """inf{m : K_t^+(m) / 2 < 1/alpha} for each t, as a running maximum.
+
+    The wealth at the present bound is carried along, so that a value which does not move the bound
+    costs O(1); one which does costs a few passes over the data so far.
+    """
     needed = math.log(2 / alpha)
+    slopes, offsets = _remaining_mean(data, population)
+    starts = np.arange(0, len(data), _CHUNK)
 
-    def wealth(m: float, t: int) -> float:
-        return float(np.log1p(_stakes(data[:t], bets[:t], m, "greater", cap)).sum())
+    def excess(t: int, m: float) -> float:
+        means = slopes[:t] * m + offsets[:t]
+        factors = 1 + _stakes(data[:t], bets[:t], means, cap)
+        chunks = np.multiply.reduceat(factors, starts[: -(-t // _CHUNK)])
+        return float(np.log(chunks).sum()) - needed
 
     bounds = np.empty(len(data))
-    low = 0.0
+    low, surplus, step = 0.0, -needed, 0.01
     for t in range(1, len(data) + 1):
-        if wealth(low, t) >= needed:
-            # K^+ is at most 1 at m = 1, so the root lies between. The end kept is the rejected one
-            # (the outer one): rounding can only widen the interval.
-            inside, outside = low, 1.0
-            for _ in range(_BISECTIONS):
-                middle = (inside + outside) / 2
-                if wealth(middle, t) >= needed:
-                    inside = middle
-                else:
-                    outside = middle
-            low = inside
+        now = slice(t - 1, t)
+        mean = slopes[now] * low + offsets[now]
+        surplus += math.log1p(float(_stakes(data[now], bets[now], mean, cap)[0]))
+        if surplus >= 0:
+            before = low
+            low, surplus = _root(partial(excess, t), low, surplus, step)
+            step = max(2 * (low - before), _TOLERANCE)
         bounds[t - 1] = low
     return bounds
 
 
-def _stakes(data: FloatArray, bets: FloatArray, m: float, side: Side, cap: float) -> FloatArray:
-    room = m if side == "greater" else 1 - m
-    limit = cap / room if room > cap / _LARGEST_BET else _LARGEST_BET
-    sign = 1.0 if side == "greater" else -1.0
-    return sign * np.minimum(bets, limit) * (data - m)
+def _root(
+    excess: Callable[[float], float], inside: float, above: float, step: float
+) -> tuple[float, float]:
+    """Where a function that does not increase falls below 0, between `inside` and 1.
+
+    Bracketing secant steps (Illinois rule: an end that stays twice has its value halved).
+
+    Args:
+        excess: the function; at 1 it is negative, for K^+ is at most 1 there.
+        inside: a place where it is not negative.
+        above: its value there.
+        step: first guess of the way to go.
+
+    Returns:
+        The place and the value there, which is not negative: rounding only widens the interval.
+    """
+    outside = min(1.0, inside + step)
+    while outside < 1 and (value := excess(outside)) >= 0:
+        inside, above, step = outside, value, 4 * step
+        outside = min(1.0, inside + step)
+    below = excess(outside)
+    left, right, kept = above, below, 0
+    while outside - inside > _TOLERANCE:
+        middle = inside + (outside - inside) * left / (left - right)
+        margin = min(_TOLERANCE, (outside - inside) / 4)
+        middle = min(max(middle, inside + margin), outside - margin)
+        value = excess(middle)
+        if value >= 0:
+            inside, above, left = middle, value, value
+            right = right / 2 if kept > 0 else right
+            kept = 1
+        else:
+            outside, right = middle, value
+            left = left / 2 if kept < 0 else left
+            kept = -1
+    return inside, above
 
 
-def _checked(values: npt.ArrayLike) -> FloatArray:
-    data = np.asarray(values, dtype=np.float64)
-    if data.ndim != 1:
-        raise ConfigError(f"values must be one-dimensional, not of shape {data.shape}")
-    bad = ~((data >= 0) & (data <= 1))  # also catches NaN
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ConfigError(f"value {row} is {data[row]}, outside the declared bounds [0, 1]")
-    return data
+def _remaining_mean(data: FloatArray, population: int | None) -> tuple[FloatArray, FloatArray]:
+    """Slopes and offsets, float [..., t], of m_i = slope_i m + offset_i, the mean of the rest."""
+    t = data.shape[-1]
+    if population is None:
+        return np.ones(t), np.zeros(t)
+    if t > population:
+        raise ConfigError(f"{t} values cannot come from {population} prompts without replacement")
+    left = population - np.arange(t, dtype=np.float64)
+    seen = np.concatenate([np.zeros((*data.shape[:-1], 1)), np.cumsum(data, axis=-1)], axis=-1)
+    return population / left, -seen[..., :t] / left
 
 
-def _check_settings(alpha: float, cap: float) -> None:
-    if not 0 < alpha < 1:
-        raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
-    if not 0 < cap < 1:
-        raise ConfigError(f"cap must lie inside (0, 1), not {cap}")
+def _stakes(data: FloatArray, bets: FloatArray, means: FloatArray, cap: float) -> FloatArray:
+    """lambda_i (X_i - m_i). Where m_i > 1 the bet can only lose, where m_i < 0 it takes m_i = 0."""
+    means = np.maximum(means, 0)
+    limits = cap / np.maximum(means, cap / _LARGEST_BET)
+    return np.asarray(np.minimum(bets, limits) * (data - means))

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdecode.audit.directions import centred_bets, directions
+from specdecode.audit.directions import centred_bets, directions, expected_bets
 from tests.audit.toys import tables, top_k
 
 
@@ -28,6 +28,32 @@ def test_every_bet_is_fair_under_the_target_and_bounded(pair):
     assert torch.allclose((p[:, None] * bets).sum(0), torch.zeros(3, dtype=torch.float64))
     assert (bets >= -1 - 1e-12).all()
     assert (bets <= 2).all()
+
+
+@given(laws(), laws())
+def test_the_expected_bet_is_the_mean_over_all_tokens_of_the_law_drawn_from(pair, other):
+    p, q = pair
+    size = min(len(p), len(other[0]))
+    p, q, law = (row[:size] + 1e-9 for row in (p, q, other[0]))
+    p, q, law = p / p.sum(), q / q.sum(), law / law.sum()
+    chosen = directions(with_draft=True)
+    each = centred_bets(p.expand(size, -1), torch.arange(size), q.expand(size, -1), chosen)
+
+    found = expected_bets(p[None], law[None], q[None], chosen)
+
+    assert torch.allclose(found[0], law @ each)
+    assert torch.allclose(
+        expected_bets(p[None], p[None], q[None], chosen), torch.zeros(()).double()
+    )
+
+
+def test_tokens_outside_the_target_s_support_bet_nothing_on_average():
+    p, law = torch.tensor([[0.5, 0.5, 0.0]]).double(), torch.tensor([[0.2, 0.3, 0.5]]).double()
+    q = torch.tensor([[0.6, 0.3, 0.1]]).double()
+    chosen = directions(with_draft=True)
+    each = centred_bets(p.expand(3, -1), torch.arange(3), q.expand(3, -1), chosen)
+
+    assert torch.allclose(expected_bets(p, law, q, chosen), law @ each)
 
 
 def test_float32_rows_of_a_large_vocabulary_give_the_bets_of_exact_ones():

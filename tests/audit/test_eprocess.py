@@ -119,6 +119,20 @@ def test_the_first_crossing_is_kept_when_the_evidence_falls_again():
     assert process.max_log_e >= process.threshold
 
 
+@pytest.mark.parametrize(
+    ("bets", "expected"), [([0.0, 0.5], "towards 'b'"), ([-0.5, 0.0], "away from 'a'")]
+)
+def test_the_bet_behind_a_crossing_is_the_one_that_led_then(bets, expected):
+    process = EProcess(["a", "b"], ALPHA)
+    process.update(np.tile(bets, (200, 1)))
+    assert process.crossed_by == expected
+    # What leads at the end may be another one, and says nothing about the alarm.
+    process.update(np.tile([1.0, -0.5], (3000, 1)))
+    assert max(process.by_direction, key=lambda name: process.by_direction[name]) == "a"
+
+    assert process.crossed_by == expected
+
+
 def test_the_curve_stays_small_and_ends_at_the_newest_token():
     process = EProcess(["a"], ALPHA)
     rng = np.random.default_rng(0)
@@ -152,3 +166,41 @@ def test_malformed_bets_are_refused():
         EProcess(["a"], 1.0)
     with pytest.raises(ConfigError, match="direction"):
         EProcess([], 0.1)
+
+
+@pytest.mark.parametrize("mean", [-0.05, 0.04])
+def test_a_mean_as_large_as_is_allowed_for_is_no_evidence_on_average(mean):
+    """All sequences of 8 bets, each -1/2 or 1, enumerated; the far end is met with equality."""
+    likely = (mean + 0.5) / 1.5
+    allowance = np.array([[min(mean, 0.0), max(mean, 0.0)]])
+    expected = {"allowed": 0.0, "free": 0.0}
+    for bets in itertools.product([-0.5, 1.0], repeat=8):
+        won = bets.count(1.0)
+        probability = likely**won * (1 - likely) ** (8 - won)
+        column = np.array(bets)[:, None]
+        for name, allowances in (("allowed", allowance), ("free", None)):
+            wealth = log_growth(column, allowances).sum(0)
+            stakes = np.array(STAKES) * mean > 0  # those that gain by this mean
+            expected[name] += probability * np.exp(wealth[:, stakes]).mean()
+
+    assert expected["allowed"] == pytest.approx(1.0, abs=1e-12)
+    assert expected["free"] > 1.01
+
+
+def test_without_an_allowance_the_same_law_is_evidence():
+    bets = np.full((4000, 1), 0.01)
+    free, allowed = EProcess(["a"], ALPHA), EProcess(["a"], ALPHA, np.array([[-0.002, 0.01]]))
+    free.update(bets)
+    allowed.update(bets)
+
+    assert free.crossed_at is not None
+    assert allowed.log_e <= 0
+
+
+@pytest.mark.parametrize(
+    "allowances",
+    [[[0.1, 0.1]], [[0.0, -0.1]], [[0.0, 0.3]], [[math.nan, 0.0]], [[0.0, 0.0]] * 2, [0.0, 0.0]],
+)
+def test_malformed_allowances_are_refused(allowances):
+    with pytest.raises(ConfigError, match="allowances"):
+        EProcess(["a"], ALPHA, np.array(allowances))

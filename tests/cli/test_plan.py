@@ -42,9 +42,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def typed():
+def typed(**changes):
     """Every answer in the order of the questions, defaults taken with an empty line."""
-    given, lines = answers(), []
+    given, lines = answers(**changes), []
     for question, field in Answers.model_fields.items():
         for part in field.annotation.model_fields:
             said = given[question].get(part, "")
@@ -119,6 +119,18 @@ def test_a_person_is_asked_the_seven_questions(specdecode, answered, tmp_path, m
     assert done.code == 0, done.err
     assert len(asked) == 7
     assert plan.read_text() == same.read_text()
+
+
+def test_answers_that_make_no_plan_are_not_lost(specdecode, tmp_path, monkeypatch):
+    for name in ("asked.answers.yaml", "asked.answers1.yaml"):
+        monkeypatch.setattr("sys.stdin", typed(evidence={"speed_ratio": 1.12}))
+        done = specdecode("plan", "new", tmp_path / "asked.yaml")
+        assert done.code == 2
+        assert "n-max-too-small" in done.err
+        assert f"kept in {tmp_path / name}" in done.err
+    kept = tmp_path / name
+    kept.write_text(kept.read_text().replace("speed_ratio: 1.12", "speed_ratio: 1.4"))
+    assert specdecode("plan", "new", tmp_path / "asked.yaml", "--answers", kept).code == 0
 
 
 def test_a_wrong_answer_is_asked_for_again(specdecode, tmp_path, monkeypatch):

@@ -132,6 +132,7 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stage",), "warm-up", "'offline', 'confirmation'"),
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
         (("stages", 0, "alpha"), 0.01, "block-faster at level 0.95 errs towards GO with 0.025"),
+        (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
         (("stages", 0, "n_max"), None, "offline needs an n_max"),
         (("stages", 0, "rules"), ["block-faster"], "all its rules"),
