@@ -15,14 +15,9 @@ from specdecode import governance
 from specdecode.governance.plan import load_plan
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.power_picture import svg
-from specdecode.governance.study import (
-    Outcomes,
-    Scenario,
-    report,
-    run_scenario,
-    scenarios,
-    simulation,
-)
+from specdecode.governance.study import Outcomes, run_scenario
+from specdecode.governance.study_report import report, simulation
+from specdecode.governance.study_scenarios import Scenario, scenarios
 
 PLAN = Path("plans/default.yaml")
 REPORT = Path("reports/governance/study.json")
@@ -35,6 +30,7 @@ CODE = (
     "study.py",
     "study_draws.py",
     "study_judge.py",
+    "study_scenarios.py",
 )
 """Files of `specdecode.governance` that simulate and judge."""
 
@@ -44,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make study", description=__doc__)
     parser.add_argument("--plan", type=Path, default=PLAN, help=f"default {PLAN}")
     parser.add_argument("--runs", type=int, default=2000, help="of each error rate (default 2000)")
-    parser.add_argument("--power-runs", type=int, default=500, help="of each real effect (500)")
+    parser.add_argument("--power-runs", type=int, default=1000, help="of each real effect (1000)")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--report", type=Path, default=REPORT, help=f"default {REPORT}")

@@ -92,7 +92,7 @@ class Cells:
                 for by in ("category", "difficulty", "language")
                 if by in columns
             },
-            failed=np.not_equal(columns["error"], None).astype(bool).reshape(shape),
+            failed=np.array([error is not None for error in columns["error"]]).reshape(shape),
         )
 
     def column(self, arm: str, name: str) -> FloatArray:
