@@ -40,15 +40,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make study", description=__doc__)
     parser.add_argument("--plan", type=Path, default=PLAN, help=f"default {PLAN}")
     parser.add_argument("--runs", type=int, default=2000, help="of each error rate (default 2000)")
-    parser.add_argument("--power-runs", type=int, default=1000, help="of each real effect (1000)")
+    parser.add_argument("--power-runs", type=int, default=500, help="of each real effect (500)")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--report", type=Path, default=REPORT, help=f"default {REPORT}")
     parser.add_argument("--picture", type=Path, default=PICTURE, help=f"default {PICTURE}")
     options = parser.parse_args()
-    plan = load_plan(options.plan)
+    plan, code = load_plan(options.plan), code_sha256()
     found = list(_simulated(plan, options))
-    document = report(plan, found, options.seed) | {"code_sha256": code_sha256()}
+    document = report(plan, found, options.seed) | {"code_sha256": code}
     drawn = {
         scenario.name: simulation(plan, outcomes, options.seed)
         for scenario, outcomes in found

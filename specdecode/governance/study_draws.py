@@ -55,11 +55,11 @@ def mean_interval(sums: FloatArray, draws: Draws, level: float) -> Interval | No
     n = sums.shape[1]
     if n < 2:
         return None
+    drawn = _over(draws.counts(n) @ sums.T)
+    estimate = float(_over(sums.sum(axis=1)))
+    if not (np.isfinite(estimate) and np.isfinite(drawn).all()):
+        return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        drawn = _over(draws.counts(n) @ sums.T)
-        estimate = float(_over(sums.sum(axis=1)))
-        if not (np.isfinite(estimate) and np.isfinite(drawn).all()):
-            return None
         ends = _bca_ends(sums, drawn, estimate, level)
     if np.isfinite(ends).all():
         low, high = np.quantile(drawn, ends)
@@ -80,9 +80,8 @@ def ratio_interval(sums: FloatArray, draws: Draws, level: float) -> Interval | N
         return None
     found = draws.counts(n) @ sums.T
     whole = sums.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        drawn = _over(found[:, :2]) / _over(found[:, 2:])
-        estimate = float(_over(whole[:2]) / _over(whole[2:]))
+    drawn = _quotient(_over(found[:, :2]), _over(found[:, 2:]))
+    estimate = float(_quotient(_over(whole[:2]), _over(whole[2:])))
     if not (np.isfinite(estimate) and np.isfinite(drawn).all()):
         return None
     return _percentile(estimate, drawn, n, level)
@@ -110,7 +109,13 @@ def quantile_interval(
 
 
 def _over(sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[..., 0] / sums[..., 1])
+    return _quotient(sums[..., 0], sums[..., 1])
+
+
+def _quotient(above: FloatArray, below: FloatArray) -> FloatArray:
+    """NaN, which no interval survives, where the denominator is 0."""
+    nothing = np.full(np.shape(above), np.nan)
+    return np.asarray(np.divide(above, below, out=nothing, where=below != 0))
 
 
 def _percentile(estimate: float, drawn: FloatArray, n: int, level: float) -> Interval:
