@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.console import say
+from pipelines.study_page import filled
 from specdecode import governance
 from specdecode.governance.plan import load_plan
 from specdecode.governance.plan_schema import Plan
@@ -22,6 +23,7 @@ from specdecode.governance.study_scenarios import Scenario, scenarios
 PLAN = Path("plans/default.yaml")
 REPORT = Path("reports/governance/study.json")
 PICTURE = Path("reports/governance/study.svg")
+PAGE = Path("docs/study.md")
 CHUNK = 125
 CODE = (
     "power_rows.py",
@@ -36,7 +38,7 @@ CODE = (
 
 
 def main() -> int:
-    """Simulate every scenario and write the report with its picture."""
+    """Simulate every scenario and write the report, its picture and the tables of its page."""
     parser = argparse.ArgumentParser(prog="make study", description=__doc__)
     parser.add_argument("--plan", type=Path, default=PLAN, help=f"default {PLAN}")
     parser.add_argument("--runs", type=int, default=2000, help="of each error rate (default 2000)")
@@ -45,7 +47,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--report", type=Path, default=REPORT, help=f"default {REPORT}")
     parser.add_argument("--picture", type=Path, default=PICTURE, help=f"default {PICTURE}")
+    parser.add_argument("--page", type=Path, default=PAGE, help=f"tables to fill (default {PAGE})")
     options = parser.parse_args()
+    page = options.page.read_text("utf-8")
     plan, code = load_plan(options.plan), code_sha256()
     found = list(_simulated(plan, options))
     document = report(plan, found, options.seed) | {"code_sha256": code}
@@ -57,11 +61,13 @@ def main() -> int:
     for path, text in (
         (options.report, json.dumps(document, indent=1, ensure_ascii=False) + "\n"),
         (options.picture, svg(drawn, plan.power.wanted)),
+        (options.page, filled(page, document)),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     say(summary(document))
-    say(f"Wrote {options.report} and {options.picture}.")
+    say(f"Wrote {options.report}, {options.picture} and the tables of {options.page}.")
+    say("The sentences of the page are not written anew: read them against its tables.")
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.study_page import filled, scenarios_of
 from specdecode.errors import ConfigError
 from specdecode.governance import load_plan, plan_sha256
 from specdecode.governance.power import suppose
@@ -34,13 +35,6 @@ def scenario(*, same_score=0.9, **block):
 
 def ran(plan, supposed, runs=3, seed=0):
     return run_scenario(plan, supposed, runs=range(runs), seed=seed)
-
-
-def listed(document):
-    """Every scenario of a report that keeps its runs."""
-    identical = [document["false_alarm"]]
-    parts = (document["false_go"]["cases"], document["missed_bias"], document["power"])
-    return identical + [entry for part in parts for entry in part]
 
 
 def rates(document):
@@ -208,13 +202,13 @@ def test_the_study_on_record_is_of_the_default_plan():
     assert RECORDED["plan_sha256"] == plan_sha256(PLAN), (
         "reports/governance/study.json is of another plan than plans/default.yaml: run `make study`"
     )
-    assert [entry["name"] for entry in listed(RECORDED)] == [
+    assert [entry["name"] for entry in scenarios_of(RECORDED)] == [
         entry.name for entry in scenarios(PLAN) if entry.group != "size"
     ], "the scenarios have changed since: run `make study`"
 
 
 def test_the_study_on_record_can_be_recomputed():
-    kept = {entry["name"]: entry["outcomes"] for entry in listed(RECORDED)}
+    kept = {entry["name"]: entry["outcomes"] for entry in scenarios_of(RECORDED)}
     for entry in scenarios(PLAN):
         if entry.name in kept:
             again = ran(PLAN, entry, 2, seed=RECORDED["seed"]).letters
@@ -225,7 +219,7 @@ def test_the_study_on_record_can_be_recomputed():
 
 
 def test_the_study_on_record_is_large_enough_and_adds_up():
-    for entry in listed(RECORDED):
+    for entry in scenarios_of(RECORDED):
         assert entry["runs"] == len(entry["outcomes"])
         counted = {status: entry["outcomes"].count(LETTERS[status]) for status in LETTERS}
         assert {status: c["count"] for status, c in entry["chances"].items()} == counted
@@ -245,30 +239,7 @@ def test_the_study_on_record_is_large_enough_and_adds_up():
     assert alarm["rate"] <= alarm["chances"]["NO_GO"]["rate"]
 
 
-def _cell(found):
-    return f"{found['rate']:.2%} ({found['low']:.2%}–{found['high']:.2%})"
-
-
 def test_the_page_shows_the_study_on_record():
     page = (ROOT / "docs/study.md").read_text("utf-8")
-    rows = [
-        f"| {entry['name']} | {_cell(entry['chances']['GO'])} | "
-        f"{_cell(entry['chances']['INCONCLUSIVE'])} | {_cell(entry['chances']['NO_GO'])} |"
-        for entry in listed(RECORDED)
-    ]
-    rows += [
-        f"| {case['name']} | {_cell(case)} | {_cell(case['rule_passes'])} | {case['alpha']:.1%} |"
-        for case in RECORDED["false_go"]["cases"]
-    ]
-    rows += [
-        f"| `{alarm['rule']}` | {_cell(alarm)} | {alarm['alpha']:.1%} |"
-        for alarm in RECORDED["false_alarm"]["alarms"]
-    ]
-    rows += [
-        f"| {entry['name'].partition(',')[0]} | {entry['prompts']} | {_cell(entry)} |"
-        for entry in RECORDED["by_prompts"]
-    ]
-    rows.append(f"| any of them | {_cell(RECORDED['false_alarm'])} | "
-                f"{RECORDED['false_alarm']['alpha']:.1%} |")  # fmt: skip
 
-    assert [row for row in rows if row not in page] == []
+    assert filled(page, RECORDED) == page
