@@ -1,0 +1,100 @@
+"""The arms of one request must have seen the same prompt, the same settings and the same labels."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from specdecode.measurement.arrays import IntArray, counts
+from specdecode.measurement.coding import Coder
+from specdecode.measurement.encoding import as_bytes
+from specdecode.measurement.keys import Keys
+
+STRATA = ("category", "difficulty", "language")
+_HASH = 16
+
+
+class Likeness:
+    """Compares every row with the first one seen of its request.
+
+    What a request saw is kept as numbers: of texts their codes, of a prompt 128 bits of its SHA-256.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        size = len(keys.prompts) * len(keys.settings)
+        self._names: IntArray | None = None
+        if size > 8 * len(keys.cell) + 1_000_000:  # hardly any has rows: number those that have
+            self._names, self._of_row = np.unique(keys.request(), return_inverse=True)
+            size = len(self._names)
+        self._seen = np.zeros(size, np.bool_)
+        self._differs = np.zeros(size, np.bool_)
+        self._labels = np.zeros((size, 1 + len(STRATA)), np.int32)
+        self._prompts: npt.NDArray[np.uint8] | None = None
+        self._alike = Coder()
+        self._strata = {name: Coder() for name in STRATA}
+
+    def at(self, batch: pa.RecordBatch, rows: slice, alike: list[str], which: IntArray) -> None:
+        """Take in the next rows.
+
+        Args:
+            batch: with the columns of strata and `prompt_token_ids`.
+            rows: their numbers.
+            alike: what must be alike in different sampling parameters.
+            which: those of each row, as a place in `alike`.
+        """
+        request = self._keys.request(rows) if self._names is None else self._of_row[rows]
+        own = np.empty((len(request), 1 + len(STRATA)), np.int32)
+        own[:, 0] = self._alike.codes(pa.array(alike, pa.string()))[which]
+        for place, (name, coder) in enumerate(self._strata.items(), start=1):
+            own[:, place] = coder.codes(batch.column(name))
+        fresh = ~self._seen[request]
+        self._labels[request[fresh]] = own[fresh]
+        differs = (self._labels[request] != own).any(axis=1)
+        ids = batch.column("prompt_token_ids")
+        if self._prompts is None and ids.null_count < len(ids):
+            self._prompts = np.zeros((len(self._seen), _HASH), np.uint8)
+        if self._prompts is not None:
+            hashes = _hashes(ids)
+            self._prompts[request[fresh]] = hashes[fresh]
+            differs |= (self._prompts[request] != hashes).any(axis=1)
+        self._seen[request] = True
+        self._differs[request[differs]] = True
+
+    def unlike(self) -> IntArray:
+        """Requests that differ between rows, as numbers of `keys`."""
+        found = np.flatnonzero(self._differs)
+        return found if self._names is None else self._names[found].astype(np.int64)
+
+    def strata(
+        self, places: IntArray, settings: int
+    ) -> dict[str, tuple[npt.NDArray[np.int32], list[str]]]:
+        """By stratum, the value of each request [P, S] as a number, and the values.
+
+        Args:
+            places: place of each of the rows' settings among those wanted, -1 for others.
+            settings: how many are wanted.
+        """
+        if self._names is not None:
+            return {}
+        every = self._labels.reshape(len(self._keys.prompts), len(places), 1 + len(STRATA))
+        chosen = np.array([np.flatnonzero(places == place)[0] for place in range(settings)])
+        return {
+            name: (every[:, chosen, number], coder.values)
+            for number, (name, coder) in enumerate(self._strata.items(), start=1)
+        }
+
+
+def _hashes(ids: pa.Array) -> npt.NDArray[np.uint8]:
+    """128 bits of each prompt, [n, 16]; zeros where it is withheld."""
+    coded = pc.dictionary_encode(as_bytes(ids)[0])
+    found = [hashlib.sha256(prompt).digest()[:_HASH] for prompt in coded.dictionary.to_pylist()]
+    table = np.frombuffer(b"".join([*found, bytes(_HASH)]), np.uint8).reshape(-1, _HASH)
+    hashes: npt.NDArray[np.uint8] = table[counts(coded.indices)]
+    return hashes
+
+
