@@ -28,7 +28,7 @@ CATEGORIES = (
 LANGUAGES = ("en", "de", "es", "fr", "ja", "pt", "zh")
 DIFFICULTIES = ("normal", "hard", "adversarial")
 GAMMA, LONGEST = 5, 32
-PER_GROUP = 100_000  # prompts in a row group
+PER_GROUP = 20_000  # prompts in a row group
 _EACH = len(ARMS) * len(SETTINGS)
 _START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1e6)
 

@@ -8,6 +8,7 @@ that ten million of them take seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from specdecode.errors import EvidenceError
@@ -18,8 +19,9 @@ from specdecode.governance.rules.base import Rule
 from specdecode.governance.survey import Survey, survey
 from specdecode.governance.tables import Rows, as_rows
 from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
+from specdecode.measurement.digest import digest_of
 from specdecode.measurement.source import Source, TableSource
-from specdecode.measurement.two_readers import source_sha256
+from specdecode.measurement.two_readers import row_hashes
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 
@@ -55,9 +57,12 @@ def decide(
     given = as_rows(rows)
     try:
         source = given if isinstance(given, Source) else TableSource(given)
-        digest = source_sha256(source)
-        drafts = {arm.name: arm.draft is not None for arm in plan.arms}
-        surveyed = survey(source, drafts, plan.sampling)
+        hashes = row_hashes(source)  # which takes only valid rows, so that the survey may rely on it
+        with ThreadPoolExecutor(1) as beside:
+            hashing = beside.submit(digest_of, hashes)
+            drafts = {arm.name: arm.draft is not None for arm in plan.arms}
+            surveyed = survey(source, drafts, plan.sampling)
+            digest = hashing.result()
     except EvidenceError as error:
         skipped = [_not_evaluated(rule) for rule in plan.rules]
         return _verdict(plan, [unreadable(str(error)), *skipped], None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from specdecode.measurement.arrays import IntArray, counts
 from specdecode.measurement.coding import Coder
 from specdecode.measurement.encoding import as_bytes
+from specdecode.measurement.grid import Column
 from specdecode.measurement.keys import Keys
 
 STRATA = ("category", "difficulty", "language")
@@ -33,10 +35,9 @@ class Likeness:
             size = len(self._names)
         self._seen = np.zeros(size, np.bool_)
         self._differs = np.zeros(size, np.bool_)
-        self._labels = np.zeros((size, 1 + len(STRATA)), np.int32)
+        self._labels = {name: Column(size, ("i2", "i4"), -1) for name in ("sampling", *STRATA)}
         self._prompts: npt.NDArray[np.uint8] | None = None
-        self._alike = Coder()
-        self._strata = {name: Coder() for name in STRATA}
+        self._coders = {name: Coder() for name in self._labels}
 
     def at(self, batch: pa.RecordBatch, rows: slice, alike: list[str], which: IntArray) -> None:
         """Take in the next rows.
@@ -48,13 +49,15 @@ class Likeness:
             which: those of each row, as a place in `alike`.
         """
         request = self._keys.request(rows) if self._names is None else self._of_row[rows]
-        own = np.empty((len(request), 1 + len(STRATA)), np.int32)
-        own[:, 0] = self._alike.codes(pa.array(alike, pa.string()))[which]
-        for place, (name, coder) in enumerate(self._strata.items(), start=1):
-            own[:, place] = coder.codes(batch.column(name))
         fresh = ~self._seen[request]
-        self._labels[request[fresh]] = own[fresh]
-        differs = (self._labels[request] != own).any(axis=1)
+        differs = np.zeros(len(request), np.bool_)
+        for name, label in self._labels.items():
+            if name == "sampling":
+                own = self._coders[name].codes(pa.array(alike, pa.string()))[which]
+            else:
+                own = self._coders[name].codes(batch.column(name))
+            label.put(request[fresh], own[fresh])
+            differs |= label.stored(request) != own
         ids = batch.column("prompt_token_ids")
         if self._prompts is None and ids.null_count < len(ids):
             self._prompts = np.zeros((len(self._seen), _HASH), np.uint8)
@@ -72,7 +75,7 @@ class Likeness:
 
     def strata(
         self, places: IntArray, settings: int
-    ) -> dict[str, tuple[npt.NDArray[np.int32], list[str]]]:
+    ) -> dict[str, tuple[npt.NDArray[np.integer[Any]], list[str]]]:
         """By stratum, the value of each request [P, S] as a number, and the values.
 
         Args:
@@ -81,11 +84,15 @@ class Likeness:
         """
         if self._names is not None:
             return {}
-        every = self._labels.reshape(len(self._keys.prompts), len(places), 1 + len(STRATA))
-        chosen = np.array([np.flatnonzero(places == place)[0] for place in range(settings)])
+        chosen = [int(np.flatnonzero(places == place)[0]) for place in range(settings)]
+        shape = len(self._keys.prompts), len(places)
+        whole = slice(None) if chosen == list(range(len(places))) else chosen
         return {
-            name: (every[:, chosen, number], coder.values)
-            for number, (name, coder) in enumerate(self._strata.items(), start=1)
+            name: (
+                self._labels[name].stored(slice(None)).reshape(shape)[:, whole],
+                self._coders[name].values,
+            )
+            for name in STRATA
         }
 
 

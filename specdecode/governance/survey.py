@@ -18,7 +18,7 @@ from specdecode.measurement.source import Source
 
 _COLUMNS = (
     *("sampling", *STRATA, "stage", "profile", "manifest_sha256", "error", "finish_reason"),
-    *("prompt_token_ids", "acceptance_histogram", "tpot_s", *COUNTS, *SECONDS, *SCORES),
+    *("prompt_token_ids", "acceptance_histogram", "tpot_s", "drafted", *COUNTS, *SECONDS, *SCORES),
 )
 
 
@@ -184,7 +184,7 @@ class _Look:
             column.put(cell, values)
             missing[name] = values < 0 if name in COUNTS else np.isnan(values)
         lacks = missing["output_tokens"] | missing["ttft_s"] | missing["e2e_s"]
-        counted = missing["steps"] | missing["drafted"] | missing["accepted"]
+        counted = missing["steps"] | missing["accepted"] | nulls(batch.column("drafted"))[good]
         self._lacking[cell[lacks | (counted & self._drafts[arm[good]])]] = True
         self._scored[request[~missing["quality"]]] = True
         self._unscored[request[missing["quality"]]] = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,7 +54,7 @@ class SortedCoder:
         """Take in some texts; none may be null."""
         self._chunks.append(coded(array))
 
-    def finish(self) -> tuple[pa.Array, IntArray]:
+    def finish(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
         """The different texts in order (by code point, as Python sorts), and each text's place."""
         whole = pa.chunked_array(self._chunks, pa.dictionary(pa.int32(), pa.string()))
         self._chunks = []
@@ -61,8 +62,11 @@ class SortedCoder:
         if not len(whole):
             return pa.array([], pa.string()), np.empty(0, np.int32)
         texts = whole.chunk(0).dictionary
-        found = np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
         order = pc.array_sort_indices(texts)
         places = np.empty(len(texts), dtype=np.int32)
         places[order.to_numpy()] = np.arange(len(texts), dtype=np.int32)
-        return texts.take(order), places[found]
+        found, start = np.empty(len(whole), dtype=np.int32), 0
+        for chunk in whole.chunks:
+            found[start : start + len(chunk)] = places[chunk.indices.to_numpy()]
+            start += len(chunk)
+        return texts.take(order), found

@@ -10,8 +10,9 @@ rows are read once and never held.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -53,14 +54,21 @@ def rows_sha256(rows: Iterable[Record] | Source) -> str:
         EvidenceError: a row of the source cannot be a record; the first such row is named.
     """
     if isinstance(rows, Source):
-        hashes = np.empty((rows.rows, HASH_BYTES), np.uint8)
-        fill(hashes, hashes_of(rows.batches(RECORD_SCHEMA.names)))
-        return digest_of(hashes)
+        return digest_of([hashes_of_source(rows)])
     encoder = Encoder()
-    found = b"".join(
-        hash_rows(batch, encoder) for table in _tables(rows) for batch in table.to_batches()
-    )
-    return digest_of(np.frombuffer(found, np.uint8).reshape(-1, HASH_BYTES))
+    batches = (batch for table in _tables(rows) for batch in table.to_batches())
+    found = b"".join(hash_rows(batch, encoder) for batch in batches)
+    return digest_of([np.frombuffer(found, np.uint8).reshape(-1, HASH_BYTES)])
+
+
+def hashes_of_source(source: Source) -> HashArray:
+    """The hash of each row, [n, 32].
+
+    Raises:
+        EvidenceError: a row cannot be a record; the first such row is named.
+    """
+    found = b"".join(hashes_of(source.batches(RECORD_SCHEMA.names)))
+    return np.frombuffer(found, np.uint8).reshape(-1, HASH_BYTES)
 
 
 def hashes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
@@ -78,22 +86,6 @@ def hashes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
             done += batch.num_rows
 
 
-def fill(hashes: HashArray, found: Iterable[bytes]) -> None:
-    """Write hashes into their rows, [n, 32].
-
-    Raises:
-        EvidenceError: there are more or fewer than n.
-    """
-    done = 0
-    for some in found:
-        rows = np.frombuffer(some, np.uint8).reshape(-1, HASH_BYTES)
-        if done + len(rows) <= len(hashes):
-            hashes[done : done + len(rows)] = rows
-        done += len(rows)
-    if done != len(hashes):
-        raise EvidenceError(f"{done} rows were found where {len(hashes)} were announced")
-
-
 def hash_rows(batch: pa.RecordBatch, encoder: Encoder) -> bytes:
     """SHA-256 of each row, one after another."""
     data, where = encoder.encode(batch)
@@ -101,20 +93,48 @@ def hash_rows(batch: pa.RecordBatch, encoder: Encoder) -> bytes:
     return b"".join([sha256(data[start:end]).digest() for start, end in pairwise(where)])
 
 
-def digest_of(hashes: HashArray) -> str:
-    """SHA-256 over the sorted hashes, [n, 32]."""
+class HashFiles:
+    """Hashes in open files, read from their start whenever they are iterated over.
+
+    Raises:
+        EvidenceError: on iteration, if there are more or fewer than announced.
+    """
+
+    def __init__(self, files: Sequence[BinaryIO], announced: int) -> None:
+        self._files, self._announced = files, announced
+
+    def __iter__(self) -> Iterator[HashArray]:
+        found = 0
+        for file in self._files:
+            file.seek(0)
+            while some := file.read(HASH_BYTES << 16):
+                hashes = np.frombuffer(some, np.uint8).reshape(-1, HASH_BYTES)
+                found += len(hashes)
+                yield hashes
+        if found != self._announced:
+            raise EvidenceError(f"{found} rows were found where {self._announced} were announced")
+
+
+def digest_of(hashes: Iterable[HashArray]) -> str:
+    """SHA-256 over the sorted hashes.
+
+    Args:
+        hashes: in pieces [n, 32]; gone through several times, an eighth of them sorted each time,
+            so that all together are never held twice.
+    """
     digest = hashlib.sha256(_DOMAIN)
-    first = hashes[:, 0] >> 4
-    for part in range(16):  # a sixteenth at a time: sorting all at once takes twice the memory
-        digest.update(_sorted(hashes[first == part]).tobytes())
+    for part in range(8):
+        some = [piece[piece[:, 0] >> 5 == part] for piece in hashes]
+        digest.update(_sorted(np.concatenate([np.empty((0, HASH_BYTES), np.uint8), *some])))
     return digest.hexdigest()
 
 
 def _sorted(hashes: HashArray) -> HashArray:
+    """By their first eight bytes, and where those are not enough by all."""
     lead = hashes[:, :8].copy().view(">u8").ravel().astype("<u8")
     order = np.argsort(lead)
     lead = lead[order]
-    if (lead[1:] != lead[:-1]).all():  # all are told apart by eight bytes, unless a row is repeated
+    if (lead[1:] != lead[:-1]).all():
         return hashes[order]
     whole = np.sort(hashes.view(f"S{HASH_BYTES}").ravel())
     return whole.view(np.uint8).reshape(-1, HASH_BYTES)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from specdecode.measurement.arrays import BoolArray, FloatArray, IntArray
 from specdecode.measurement.metrics import Metric
 
-COUNTS = ("output_tokens", "steps", "drafted", "accepted", "target_tokens")
+COUNTS = ("output_tokens", "steps", "accepted", "target_tokens")
 SECONDS = ("ttft_s", "e2e_s")
 SCORES = ("quality",)
 
@@ -35,6 +35,10 @@ class Column:
         ):
             self._values = self._values.astype(self._kinds.pop(0))
         self._values[cells] = values
+
+    def stored(self, cells: Any) -> npt.NDArray[Any]:
+        """Some cells as they are held."""
+        return self._values[cells]
 
     def at(self, shape: tuple[int, ...], place: Any) -> FloatArray:
         """Part of the column, seen in a shape, as float64; missing is NaN."""
@@ -61,7 +65,7 @@ class Sample:
         parts: numerator and denominator of each; of pairs, the arm's and then the baseline's.
     """
 
-    prompts: IntArray
+    prompts: npt.NDArray[np.int32]
     parts: tuple[FloatArray, ...]
 
 
@@ -74,14 +78,15 @@ class Grid:
         arms: names along the third.
         works: whether a cell has a row that did not fail, [P, S, A].
         columns: numbers of the cells; missing where the request failed.
-        strata: by name of a stratum, each request's value as a number [P, S], and the values.
+        strata: by name of a stratum, each request's value as a number [P, S], -1 where it has
+            none, and the values.
     """
 
     settings: list[str]
     arms: list[str]
     works: BoolArray
     columns: dict[str, Column]
-    strata: dict[str, tuple[npt.NDArray[np.int32], list[str]]]
+    strata: dict[str, tuple[npt.NDArray[np.integer[Any]], list[str]]]
 
     def requests(self, arm: str, setting: str | None = None) -> Requests:
         """Requests of one arm, of one sampling setting unless None."""
@@ -124,10 +129,10 @@ class Requests:
     def sample(self, metric: Metric) -> Sample:
         """The metric of the requests that have it."""
         top, bottom, there = metric.columns(_Numbers(self.grid, self.arm, self.settings))
-        return _ordered((top, bottom), there)
+        found = Sample(_prompts(there), (top[there], bottom[there]))
+        return _by_value(found) if there.shape[1] > 2 else found
 
 
-@dataclass(frozen=True)
 class Pairs:
     """Requests of two arms matched by prompt and setting.
 
@@ -138,26 +143,30 @@ class Pairs:
         chosen: which requests are paired, [P, S].
     """
 
-    grid: Grid
-    arms: tuple[int, int]
-    settings: slice
-    chosen: BoolArray
+    def __init__(
+        self, grid: Grid, arms: tuple[int, int], settings: slice, chosen: BoolArray
+    ) -> None:
+        self._grid, self._arms, self._settings, self._chosen = grid, arms, settings, chosen
+        self._whole: Pairs | None = None
+        self._read: tuple[str, BoolArray, Sample] | None = None
 
     @property
     def prompts(self) -> int:
         """Different prompts among the pairs."""
-        return int(self.chosen.any(axis=1).sum())
+        return int(self._chosen.any(axis=1).sum())
 
     def within(self, by: str, value: str) -> Pairs:
         """Only the pairs of one stratum."""
         if by == "sampling":
-            named = np.array(self.grid.settings, dtype=object)[self.settings]
+            named = np.array(self._grid.settings, dtype=object)[self._settings]
             inside = (named == value)[None, :]
         else:
-            codes, values = self.grid.strata[by]
+            codes, values = self._grid.strata[by]
             number = values.index(value) if value in values else -2
-            inside = codes[:, self.settings] == number
-        return Pairs(self.grid, self.arms, self.settings, self.chosen & inside)
+            inside = codes[:, self._settings] == number
+        part = Pairs(self._grid, self._arms, self._settings, self._chosen & inside)
+        part._whole = self._whole or self
+        return part
 
     def sample(self, metric: Metric, *, ordered_by_value: bool = True) -> Sample:
         """The metric of the pairs where both have it.
@@ -166,18 +175,37 @@ class Pairs:
             metric: any.
             ordered_by_value: order a prompt's pairs by their numbers, else by setting.
         """
-        arm, base = (
-            metric.columns(_Numbers(self.grid, place, self.settings)) for place in self.arms
-        )
-        there = self.chosen & arm[2] & base[2]
-        return _ordered((*arm[:2], *base[:2]), there, by_value=ordered_by_value)
+        if self._whole is None:
+            found = self._numbers(metric)[1]
+        else:
+            there, found = self._whole._numbers(metric)
+            chosen = self._chosen[there]
+            found = Sample(found.prompts[chosen], tuple(part[chosen] for part in found.parts))
+        return _by_value(found) if ordered_by_value and self._chosen.shape[1] > 2 else found
+
+    def _numbers(self, metric: Metric) -> tuple[BoolArray, Sample]:
+        """Where both have the metric, and its parts there; kept, for all strata look at them."""
+        if self._read is None or self._read[0] != metric.name:
+            there, parts = self._chosen, []
+            for place in self._arms:
+                numbers = _Numbers(self._grid, place, self._settings)
+                top, bottom, has = metric.columns(numbers)
+                there = there & has
+                parts += [top, bottom]
+            del top, bottom
+            for place in range(len(parts)):  # one by one: whole columns are large
+                parts[place] = parts[place][there]
+            self._read = metric.name, there, Sample(_prompts(there), tuple(parts))
+        return self._read[1:]
 
 
-def _ordered(parts: tuple[FloatArray, ...], there: BoolArray, *, by_value: bool = True) -> Sample:
-    """Only those that are there. Sums of up to two do not depend on their order, of more they do."""
-    prompts = np.nonzero(there)[0]
-    found = tuple(part[there] for part in parts)
-    if by_value and there.shape[1] > 2:
-        order = np.lexsort((*reversed(found), prompts))
-        prompts, found = prompts[order], tuple(part[order] for part in found)
-    return Sample(prompts, found)
+def _prompts(there: BoolArray) -> npt.NDArray[np.int32]:
+    """Prompt of each request that is there."""
+    every = np.repeat(np.arange(len(there), dtype=np.int32), there.shape[1])
+    return every[there.ravel()]
+
+
+def _by_value(sample: Sample) -> Sample:
+    """Sums of up to two numbers do not depend on their order, of more they do."""
+    order = np.lexsort((*reversed(sample.parts), sample.prompts))
+    return Sample(sample.prompts[order], tuple(part[order] for part in sample.parts))

@@ -217,6 +217,12 @@ _FIELDS: list[pa.Field[Any]] = [
 
 RECORD_SCHEMA: pa.Schema = pa.schema(_FIELDS, metadata={"specdecode.schema": SCHEMA_NAME})
 
+LABELS = (
+    "arm", "stage", "profile", "category", "difficulty", "language", "finish_reason", "sampling",
+    "manifest_sha256",
+)  # fmt: skip
+"""Text columns that hold few different values, whatever the number of rows."""
+
 
 def to_table(records: Iterable[Record]) -> pa.Table:
     """Records as an arrow table with `RECORD_SCHEMA`, in the order given."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specdecode.errors import EvidenceError
-from specdecode.measurement.records import RECORD_SCHEMA, checked
+from specdecode.measurement.records import LABELS, RECORD_SCHEMA, checked
 
 BATCH_ROWS = 1 << 14
 _BATCH_BYTES = 32 << 20
-_FEW = (
-    "arm", "stage", "profile", "category", "difficulty", "language", "finish_reason", "sampling",
-    "manifest_sha256",
-)  # fmt: skip
-"""Columns of few different values: read as codes, which is faster than as text."""
-
 
 class Piece(NamedTuple):
     """A row group of a file: the least that is read on its own."""
@@ -99,7 +94,7 @@ class ParquetSource(Source):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `Source`."""
-        yield from self.batches_of(self.pieces, columns)
+        yield from _ahead(self.batches_of(self.pieces, columns))
         self.must_be_unchanged()
 
     def must_be_unchanged(self) -> None:
@@ -120,6 +115,7 @@ class ParquetSource(Source):
                 for group in groups:  # one by one: a reader keeps what it has read of its groups
                     for batch in opened.iter_batches(size, row_groups=[group], columns=names):
                         yield _fitted(batch, columns, file)
+                    pa.default_memory_pool().release_unused()
             except (pa.ArrowException, OSError) as error:
                 raise EvidenceError(_unreadable(file, error)) from error
 
@@ -128,9 +124,18 @@ class ParquetSource(Source):
         return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, each read while the one before is looked at."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(_FEW))
+        return pq.ParquetFile(path, read_dictionary=list(LABELS))
     except (pa.ArrowException, OSError) as error:
         raise EvidenceError(_unreadable(path, error)) from error
 

@@ -1,4 +1,4 @@
-"""The digest of a large parquet source on two cores.
+"""The hashes of the rows of a large parquet source, on two cores.
 
 Hashing a row takes the interpreter's lock, so a second thread would not help: the later half of the
 row groups is hashed by a second process, which reads the files itself and hands back hashes only.
@@ -11,13 +11,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from specdecode.errors import EvidenceError
-from specdecode.measurement.digest import HASH_BYTES, FaultyRowError, digest_of, fill, hashes_of, rows_sha256
+from specdecode.measurement.digest import (
+    FaultyRowError,
+    HashArray,
+    HashFiles,
+    hashes_of,
+    hashes_of_source,
+)
 from specdecode.measurement.records import RECORD_SCHEMA
 from specdecode.measurement.source import ParquetSource, Piece, Source
 
@@ -27,39 +33,41 @@ WORTH_IT = 500_000
 _FAULTY = 3
 
 
-def source_sha256(source: Source, *, worth_it: int = WORTH_IT) -> str:
-    """`rows_sha256` of a source: the same value and the same errors, in about half the time."""
+def row_hashes(source: Source, *, worth_it: int = WORTH_IT) -> Iterable[HashArray]:
+    """The hashes of all rows of a source, in pieces, for `digest_of`.
+
+    Raises:
+        EvidenceError: a row cannot be a record; the first such row is named.
+    """
     cut = _cut(source.pieces, source.rows) if isinstance(source, ParquetSource) else 0
     if not isinstance(source, ParquetSource) or source.rows < worth_it or not cut:
-        return rows_sha256(source)
+        return [hashes_of_source(source)]
     early, later = source.pieces[:cut], source.pieces[cut:]
-    first = sum(piece.rows for piece in early)
-    hashes = np.empty((source.rows, HASH_BYTES), dtype=np.uint8)
-    with (
-        tempfile.TemporaryFile() as handed_over,  # a pipe would block the second process
-        subprocess.Popen(  # noqa: S603 - this very module, by this very interpreter
-            [sys.executable, "-m", __name__, str(source.path.absolute()), str(cut)],
-            stdin=subprocess.DEVNULL,
-            stdout=handed_over,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        ) as second,
-    ):
+    # Hashes go to files, for a pipe would block the second process; neither file has a name.
+    own, others = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - read later
+    with subprocess.Popen(  # noqa: S603 - this very module, by this very interpreter
+        [sys.executable, "-m", __name__, str(source.path.absolute()), str(cut)],
+        stdin=subprocess.DEVNULL,
+        stdout=others,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as second:
         try:
-            fill(hashes[:first], hashes_of(source.batches_of(early, RECORD_SCHEMA.names)))
+            own.writelines(hashes_of(source.batches_of(early, RECORD_SCHEMA.names)))
         except BaseException:
             second.kill()
             raise
         _, said = second.communicate()
-        if second.returncode == _FAULTY:
-            raise _fault(said, first)
-        handed_over.seek(0)
-        if second.returncode:  # it was killed, or could not be started
-            fill(hashes[first:], hashes_of(source.batches_of(later, RECORD_SCHEMA.names)))
-        else:
-            fill(hashes[first:], iter(lambda: handed_over.read(HASH_BYTES << 16), b""))
+    if second.returncode == _FAULTY:
+        raise _fault(said, sum(piece.rows for piece in early))
+    if second.returncode:  # it was killed, or could not be started: its half is still to do
+        others.seek(0)
+        others.truncate()
+        others.writelines(hashes_of(source.batches_of(later, RECORD_SCHEMA.names)))
     source.must_be_unchanged()
-    return digest_of(hashes)
+    own.flush()
+    others.flush()
+    return HashFiles([own, others], source.rows)
 
 
 def _fault(said: bytes, before: int) -> EvidenceError:

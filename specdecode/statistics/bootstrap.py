@@ -176,7 +176,9 @@ def paired_ratio_of_ratios_interval(
     below = _pair(*second, "second numerator", "second denominator")
     _pair(first[0], second[0], "first", "second")
     codes = partition(len(above[0]), clusters)
-    sums = np.stack([_cluster_sums(values, codes) for values in (*above, *below)])
+    sums = np.empty((4, int(codes.max(initial=-1)) + 1))
+    for place, values in enumerate((*above, *below)):
+        sums[place] = _cluster_sums(values, codes)
     if sums.shape[1] > MOST_DRAWN:
         return _closed(sums, lambda m: m[0] / m[1] / (m[2] / m[3]), (1, 2, 3), level)
 
@@ -314,14 +316,15 @@ def _closed(
     denominators: tuple[int, ...],
     level: float,
 ) -> Interval | None:
-    """The interval of a function of mean cluster sums [d, K], by `abc_limits`."""
+    """The interval of a function of mean cluster sums [d, K], which are overwritten."""
     _check(level, 1)
+    estimate = float(function(sums.sum(axis=1)))
     if not all(enough_in(sums[place]) for place in denominators):
         return None
     ends = abc_limits(sums, lambda means: float(function(means)), level)
     if ends is None:
         return None
-    return Interval(float(function(sums.sum(axis=1))), *ends, sums.shape[1], level, "abc")
+    return Interval(estimate, *ends, sums.shape[1], level, "abc")
 
 
 def _interval(

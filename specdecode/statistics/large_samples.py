@@ -34,7 +34,7 @@ def abc_limits(
     """Ends of the interval of a smooth function of the clusters' mean sums.
 
     Args:
-        sums: [d, K], d totals of each of K clusters.
+        sums: [d, K], d totals of each of K clusters; centred in place, for a copy would be large.
         function: of the d means; NaN where it has no value.
         level: two-sided coverage.
 
@@ -43,7 +43,8 @@ def abc_limits(
     """
     k = sums.shape[1]
     mean = sums.mean(axis=1)
-    apart = sums - mean[:, None]
+    apart = sums
+    apart -= mean[:, None]
     covariance = apart @ apart.T / k
     spread = np.sqrt(np.diag(covariance))
     step = np.maximum(1e-2 * spread / math.sqrt(k), 1e-6 * np.abs(mean)) + 1e-300
