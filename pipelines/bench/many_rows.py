@@ -149,4 +149,3 @@ def _lists(values: npt.NDArray[np.generic], sizes: npt.NDArray[np.int64]) -> pa.
     inside = np.arange(values.shape[1]) < sizes[:, None]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[inside]))
-

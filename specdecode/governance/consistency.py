@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from specdecode.measurement.arrays import BoolArray, IntArray, counts, floats, lengths, offsets
+from specdecode.measurement.arrays import (
+    ArrowArray,
+    BoolArray,
+    IntArray,
+    counts,
+    floats,
+    lengths,
+    offsets,
+)
 from specdecode.measurement.coding import Coder
 
 _LARGEST = 2**63 - 1
@@ -50,8 +58,10 @@ def read_settings(text: str) -> Settings:
 
 
 def contradictory(batch: pa.RecordBatch, settings: list[Settings], which: IntArray) -> BoolArray:
-    """Rows whose numbers contradict each other, [n]: histogram against counts, counts against each
-    other, times against each other, the end of the reply against what was asked.
+    """Rows whose numbers contradict each other, [n].
+
+    Compared are histogram and counts, counts with each other, times with each other, and the end of
+    the reply with what was asked.
 
     Args:
         batch: rows with at least the columns of numbers.
@@ -78,7 +88,7 @@ def contradictory(batch: pa.RecordBatch, settings: list[Settings], which: IntArr
 
 
 def _ended_otherwise(
-    reasons: pa.Array, tokens: IntArray, settings: list[Settings], which: IntArray
+    reasons: ArrowArray, tokens: IntArray, settings: list[Settings], which: IntArray
 ) -> BoolArray:
     """The reply is longer than asked for, or was cut by its length and is shorter.
 
@@ -93,7 +103,7 @@ def _ended_otherwise(
     return np.asarray(limited & (tokens >= 0) & (unusable | off), dtype=np.bool_)
 
 
-def _sums(histograms: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _sums(histograms: ArrowArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Of each histogram the sum of counts, and of counts times place; [n] each."""
     where = offsets(histograms)
     items = counts(histograms.values, 0)[where[0] : where[-1]]

@@ -1,6 +1,6 @@
 """From plan and rows to a verdict: a pure function that fails closed.
 
-No clock, no randomness beyond the plan's seed, nothing written: the same input gives the same bytes,
+No clock, no randomness beyond the plan's seed, nothing kept: the same input gives the same bytes,
 in whatever order the rows come. Rows are looked at by columns and in batches, never as objects, so
 that ten million of them take seconds.
 """
@@ -57,7 +57,9 @@ def decide(
     given = as_rows(rows)
     try:
         source = given if isinstance(given, Source) else TableSource(given)
-        hashes = row_hashes(source)  # which takes only valid rows, so that the survey may rely on it
+        hashes = row_hashes(
+            source
+        )  # which takes only valid rows, so that the survey may rely on it
         with ThreadPoolExecutor(1) as beside:
             hashing = beside.submit(digest_of, hashes)
             drafts = {arm.name: arm.draft is not None for arm in plan.arms}

@@ -33,9 +33,7 @@ class Evidence:
         """Successful requests of one arm, of one sampling setting unless None."""
         return self.survey.grid.requests(arm, sampling)
 
-    def pairs(
-        self, arm: str, *, baseline: str | None = None, sampling: str | None = None
-    ) -> Pairs:
+    def pairs(self, arm: str, *, baseline: str | None = None, sampling: str | None = None) -> Pairs:
         """The arm's requests matched with the baseline's (or another arm's)."""
         return self.survey.grid.pairs(arm, baseline or self.baseline, sampling)
 

@@ -25,8 +25,8 @@ Problem = tuple[str, str] | None
 class Inputs:
     """What the checks look at.
 
-    `rows_sha256` is the digest of the rows surveyed. Audit and manifest are None or a document, of which
-    nothing is known before it was checked.
+    `rows_sha256` is the digest of the rows surveyed. Audit and manifest are None or a document, of
+    which nothing is known before it was checked.
     """
 
     plan: Plan

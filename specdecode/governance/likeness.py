@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specdecode.measurement.arrays import IntArray, counts
+from specdecode.measurement.arrays import ArrowArray, IntArray, counts
 from specdecode.measurement.coding import Coder
 from specdecode.measurement.encoding import as_bytes
 from specdecode.measurement.grid import Column
@@ -23,7 +23,7 @@ _HASH = 16
 class Likeness:
     """Compares every row with the first one seen of its request.
 
-    What a request saw is kept as numbers: of texts their codes, of a prompt 128 bits of its SHA-256.
+    What a request saw is kept as numbers: of texts their codes, of a prompt 128 bits of its hash.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -96,12 +96,10 @@ class Likeness:
         }
 
 
-def _hashes(ids: pa.Array) -> npt.NDArray[np.uint8]:
+def _hashes(ids: ArrowArray) -> npt.NDArray[np.uint8]:
     """128 bits of each prompt, [n, 16]; zeros where it is withheld."""
     coded = pc.dictionary_encode(as_bytes(ids)[0])
     found = [hashlib.sha256(prompt).digest()[:_HASH] for prompt in coded.dictionary.to_pylist()]
     table = np.frombuffer(b"".join([*found, bytes(_HASH)]), np.uint8).reshape(-1, _HASH)
     hashes: npt.NDArray[np.uint8] = table[counts(coded.indices)]
     return hashes
-
-

@@ -93,7 +93,7 @@ class Survey:
     def misnamed_as(self, name: str) -> Rows:
         """Rows of one setting that were decoded as its name does not say."""
         own = np.array(self.keys.settings, dtype=object)[self.keys.setting(self.misnamed)] == name
-        return self.misnamed[own]
+        return np.asarray(self.misnamed[own])
 
     def rows_of(self, arm: str) -> BoolArray:
         """Whether each row is of an arm, [n]."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specdecode.measurement.arrays import BoolArray, IntArray, coded, counts
+from specdecode.measurement.arrays import ArrowArray, BoolArray, IntArray, coded, counts
 
 
 class Coder:
@@ -21,7 +22,7 @@ class Coder:
         for value in values:
             self._of(value)
 
-    def codes(self, array: pa.Array) -> IntArray:
+    def codes(self, array: ArrowArray) -> IntArray:
         """Number of each text, int64 [n]; -1 where null."""
         array = coded(array)
         places = counts(array.indices)
@@ -48,15 +49,16 @@ class SortedCoder:
     """Numbers texts by their order. For a column of very many texts, such as prompts."""
 
     def __init__(self) -> None:
-        self._chunks: list[pa.Array] = []
+        self._chunks: list[ArrowArray] = []
+        self._kind: Any = pa.dictionary(pa.int32(), pa.string())
 
-    def add(self, array: pa.Array) -> None:
+    def add(self, array: ArrowArray) -> None:
         """Take in some texts; none may be null."""
         self._chunks.append(coded(array))
 
-    def finish(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+    def finish(self) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
         """The different texts in order (by code point, as Python sorts), and each text's place."""
-        whole = pa.chunked_array(self._chunks, pa.dictionary(pa.int32(), pa.string()))
+        whole: Any = pa.chunked_array(self._chunks, self._kind)
         self._chunks = []
         whole = whole.unify_dictionaries()
         if not len(whole):

@@ -125,7 +125,7 @@ def digest_of(hashes: Iterable[HashArray]) -> str:
     digest = hashlib.sha256(_DOMAIN)
     for part in range(8):
         some = [piece[piece[:, 0] >> 5 == part] for piece in hashes]
-        digest.update(_sorted(np.concatenate([np.empty((0, HASH_BYTES), np.uint8), *some])))
+        digest.update(_sorted(np.concatenate([np.empty((0, HASH_BYTES), np.uint8), *some])).data)
     return digest.hexdigest()
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from specdecode.errors import EvidenceError
-from specdecode.measurement.arrays import MANY, coded, counts, lengths, nulls, offsets, plain_text
+from specdecode.measurement.arrays import (
+    MANY,
+    ArrowArray,
+    coded,
+    counts,
+    lengths,
+    nulls,
+    offsets,
+    plain_text,
+)
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA
 
 _NESTED = [f.name for f in RECORD_SCHEMA if pa.types.is_string(f.type) or pa.types.is_list(f.type)]
@@ -123,16 +133,16 @@ class Encoder:
 
 def _canonical(sampling: str) -> str:
     try:
-        text = json.dumps(
-            json.loads(sampling), sort_keys=True, ensure_ascii=False, allow_nan=False
-        )
+        text = json.dumps(json.loads(sampling), sort_keys=True, ensure_ascii=False, allow_nan=False)
         text.encode()
     except ValueError as error:
-        raise EvidenceError(f"sampling {sampling!r} is not JSON that can be kept: {error}") from error
+        raise EvidenceError(
+            f"sampling {sampling!r} is not JSON that can be kept: {error}"
+        ) from error
     return text
 
 
-def _number(array: pa.Array) -> npt.NDArray[np.generic]:
+def _number(array: ArrowArray) -> npt.NDArray[np.generic]:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     zero = pa.scalar(0, array.type)
@@ -141,7 +151,7 @@ def _number(array: pa.Array) -> npt.NDArray[np.generic]:
     return np.asarray(found, dtype="<f8" if pa.types.is_floating(array.type) else "<i8")
 
 
-def as_bytes(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+def as_bytes(array: ArrowArray) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
     """The bytes of each text or list of numbers, and how many they are: -1 where null."""
     found, sizes = offsets(array), lengths(array)
     empty = nulls(array) if array.null_count else None
@@ -156,12 +166,16 @@ def as_bytes(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32]]:
 
 
 def _binary(
-    found: npt.NDArray[np.int64], data: object, empty: npt.NDArray[np.bool_] | None
-) -> pa.Array:
-    valid = None if empty is None else pa.py_buffer(np.packbits(~empty, bitorder="little"))
-    held = pa.py_buffer(b"") if data is None else pa.py_buffer(data)
-    where = pa.py_buffer(np.ascontiguousarray(found, dtype=np.int64))
-    return pa.Array.from_buffers(pa.large_binary(), len(found) - 1, [valid, where, held])
+    found: npt.NDArray[np.int64], data: Any, empty: npt.NDArray[np.bool_] | None
+) -> ArrowArray:
+    valid: Any = None if empty is None else np.packbits(~empty, bitorder="little")
+    where: Any = np.ascontiguousarray(found, dtype=np.int64)
+    buffers = [
+        None if valid is None else pa.py_buffer(valid),
+        pa.py_buffer(where),
+        pa.py_buffer(b"" if data is None else data),
+    ]
+    return pa.Array.from_buffers(pa.large_binary(), len(found) - 1, buffers)
 
 
 def _bytes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specdecode.measurement.arrays import BoolArray, FloatArray, IntArray
+from specdecode.measurement.arrays import BoolArray, FloatArray
 from specdecode.measurement.metrics import Metric
 
 COUNTS = ("output_tokens", "steps", "accepted", "target_tokens")
@@ -38,12 +38,13 @@ class Column:
 
     def stored(self, cells: Any) -> npt.NDArray[Any]:
         """Some cells as they are held."""
-        return self._values[cells]
+        found: npt.NDArray[Any] = self._values[cells]
+        return found
 
     def at(self, shape: tuple[int, ...], place: Any) -> FloatArray:
         """Part of the column, seen in a shape, as float64; missing is NaN."""
         found = self._values.reshape(shape)[place]
-        floats = found.astype(np.float64)
+        floats: FloatArray = found.astype(np.float64)
         if self._missing == self._missing:
             floats[found == self._missing] = np.nan
         return floats
@@ -207,5 +208,6 @@ def _prompts(there: BoolArray) -> npt.NDArray[np.int32]:
 
 def _by_value(sample: Sample) -> Sample:
     """Sums of up to two numbers do not depend on their order, of more they do."""
-    order = np.lexsort((*reversed(sample.parts), sample.prompts))
+    by: list[Any] = [*reversed(sample.parts), sample.prompts]
+    order = np.lexsort(by)
     return Sample(sample.prompts[order], tuple(part[order] for part in sample.parts))

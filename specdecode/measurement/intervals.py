@@ -11,10 +11,12 @@ Requests come as records or, where there are many, as cells of a grid; the inter
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from specdecode.measurement.arrays import FloatArray, IntArray
+from specdecode.measurement.arrays import FloatArray
 from specdecode.measurement.grid import Pairs, Requests
 from specdecode.measurement.metrics import Metric
 from specdecode.measurement.pairing import Pairing
@@ -29,6 +31,7 @@ from specdecode.statistics.bootstrap import (
 
 RESAMPLES = 2000
 
+Prompts = npt.NDArray[np.integer[Any]]
 Keyed = tuple[str, tuple[float, ...]]
 
 
@@ -36,15 +39,16 @@ def metric_interval(
     metric: Metric, requests: Sequence[Record] | Requests, *, level: float, seed: int
 ) -> Interval | None:
     """Pooled metric of one arm with an interval over prompts."""
+    prompts: Prompts
     if isinstance(requests, Requests):
         sample = requests.sample(metric)
-        prompts, (top, bottom) = sample.prompts, sample.parts
+        prompts, parts = sample.prompts, sample.parts
     else:
         found = [(r.prompt_id, p) for r in requests if (p := metric.parts(r)) is not None]
         # The draws follow the order of the rows; the result must not.
-        prompts, (top, bottom) = _columns(sorted(found), 2)
+        prompts, parts = _columns(sorted(found), 2)
     return paired_ratio_interval(
-        top, bottom, clusters=prompts, level=level, resamples=RESAMPLES, seed=seed
+        parts[0], parts[1], clusters=prompts, level=level, resamples=RESAMPLES, seed=seed
     )
 
 
@@ -93,7 +97,7 @@ def difference_interval(
 
 def _paired_values(
     metric: Metric, pairing: Pairing | Pairs
-) -> tuple[IntArray, FloatArray, FloatArray]:
+) -> tuple[Prompts, FloatArray, FloatArray]:
     """Prompt, arm's value, baseline's value of each pair where both have one."""
     prompts, parts = _paired_parts(metric, pairing, ordered_by_value=False)
     return prompts, parts[0] / parts[1], parts[2] / parts[3]
@@ -101,7 +105,7 @@ def _paired_values(
 
 def _paired_parts(
     metric: Metric, pairing: Pairing | Pairs, *, ordered_by_value: bool
-) -> tuple[IntArray, tuple[FloatArray, ...]]:
+) -> tuple[Prompts, tuple[FloatArray, ...]]:
     if isinstance(pairing, Pairs):
         sample = pairing.sample(metric, ordered_by_value=ordered_by_value)
         return sample.prompts, sample.parts
@@ -113,7 +117,7 @@ def _paired_parts(
     return _columns(sorted(found) if ordered_by_value else found, 4)
 
 
-def _columns(found: Sequence[Keyed], width: int) -> tuple[IntArray, tuple[FloatArray, ...]]:
+def _columns(found: Sequence[Keyed], width: int) -> tuple[Prompts, tuple[FloatArray, ...]]:
     """Prompts as numbers in order of appearance, and each part as a column."""
     numbers: dict[str, int] = {}
     prompts = [numbers.setdefault(prompt, len(numbers)) for prompt, _ in found]

@@ -14,7 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from specdecode.measurement.arrays import BoolArray, IntArray, plain_text
+from specdecode.measurement.arrays import (
+    ArrowArray,
+    BoolArray,
+    IntArray,
+    plain_text,
+    taken,
+    texts,
+)
 from specdecode.measurement.coding import Coder, SortedCoder
 from specdecode.measurement.source import Source
 
@@ -43,7 +50,7 @@ class Keys:
     """
 
     source: Source
-    prompts: pa.Array
+    prompts: ArrowArray
     settings: list[str]
     arms: list[str]
     cell: Rows
@@ -63,7 +70,7 @@ class Keys:
         return self.request(rows) % max(1, len(self.settings))
 
     def request(self, rows: Rows | slice = slice(None)) -> Rows:
-        """prompt · settings + setting of some rows."""
+        """Prompt · settings + setting of some rows."""
         return self.cell[rows] // max(1, len(self.arms))
 
     def prompt(self, rows: Rows | slice = slice(None)) -> Rows:
@@ -85,9 +92,8 @@ class Keys:
         )
 
     @staticmethod
-    def _text(names: pa.Array | list[str], places: Rows) -> pa.Array:
-        texts = pa.array(names, pa.string()) if isinstance(names, list) else names
-        return texts.take(pa.array(places.astype(np.int64)))
+    def _text(names: ArrowArray | list[str], places: Rows) -> ArrowArray:
+        return taken(texts(names) if isinstance(names, list) else names, places)
 
     def request_ids(self, rows: Rows) -> Shown:
         """Request ids of some rows, ordered by prompt, arm and setting."""
@@ -132,26 +138,25 @@ def read_keys(source: Source, arms: Sequence[str], settings: Sequence[str]) -> K
     for batch in source.batches(["prompt_id", "arm", "sampling", "request_id"]):
         prompt_of.add(batch.column("prompt_id"))
         arm_codes.append(_small(arm_of.codes(batch.column("arm"))))
-        texts = text_of.codes(batch.column("sampling"))
+        written = text_of.codes(batch.column("sampling"))
         fresh = [str(json.loads(text)["name"]) for text in text_of.values[len(names) :]]
-        names += name_of.codes(pa.array(fresh, pa.string())).tolist()
-        own = np.array(names, dtype=np.int64)[texts]
+        names += name_of.codes(texts(fresh)).tolist()
+        own = np.array(names, dtype=np.int64)[written]
         setting_codes.append(_small(own))
         if plain:
-            plain = _ids_are_plain(batch, pa.array(name_of.values, pa.string()).take(pa.array(own)))
+            plain = _ids_are_plain(batch, taken(texts(name_of.values), own))
     prompts, prompt = prompt_of.finish()
     sorted_arms, arm_place = arm_of.sorted()
     sorted_settings, setting_place = name_of.sorted()
     size = len(prompts) * len(sorted_settings) * len(sorted_arms)
-    cell = prompt.astype(np.int32 if size < 2**31 else np.int64)
+    kind: type[np.integer[Any]] = np.int32 if size < 2**31 else np.int64
+    cell: Rows = prompt.astype(kind)
     del prompt
     start = 0
     for arm, setting in zip(arm_codes, setting_codes, strict=True):
-        part = cell[start : start + len(arm)]
-        part *= len(sorted_settings)
-        part += setting_place[setting].astype(part.dtype)
-        part *= len(sorted_arms)
-        part += arm_place[arm].astype(part.dtype)
+        here = slice(start, start + len(arm))
+        request = cell[here].astype(np.int64) * len(sorted_settings) + setting_place[setting]
+        cell[here] = request * len(sorted_arms) + arm_place[arm]
         start += len(arm)
     plain = plain and not any("/" in name for name in (*sorted_arms, *sorted_settings))
     return Keys(source, prompts, sorted_settings, sorted_arms, cell, plain)
@@ -168,24 +173,25 @@ def repeated_ids(keys: Keys) -> Shown:
     short = np.empty(len(keys.cell), dtype=np.uint64)
     start = 0
     for batch in keys.source.batches(["request_id"]):
-        ids = batch.column(0).to_pylist()
-        hashes = b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids)
+        ids = [str(name).encode() for name in batch.column(0).to_pylist()]
+        hashes = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in ids)
         short[start : start + len(ids)] = np.frombuffer(hashes, np.uint64)
         start += len(ids)
     order = np.argsort(short, kind="stable")
     same = np.flatnonzero(short[order][1:] == short[order][:-1])
     rows = order[np.union1d(same, same + 1)]
-    found = pa.array(keys.source.take("request_id", rows.tolist()), pa.string()).value_counts()
-    return _shown(found.field("values").filter(pc.greater(found.field("counts"), 1)))
+    ids_of_rows = [str(name) for name in keys.source.take("request_id", rows.tolist())]
+    found: Any = pc.value_counts(texts(ids_of_rows))
+    return _shown(found.field("values").filter(pc.greater(found.field("counts"), pa.scalar(1))))
 
 
-def _shown(*parts: pa.Array) -> Shown:
+def _shown(*parts: ArrowArray) -> Shown:
     names = pc.binary_join_element_wise(*parts, "/") if len(parts) > 1 else parts[0]
     first = pc.select_k_unstable(names, k=SHOWN, sort_keys=[("", "ascending")])
     return Shown(names.take(first).to_pylist(), len(names))
 
 
-def _ids_are_plain(batch: pa.RecordBatch, settings: pa.Array) -> bool:
+def _ids_are_plain(batch: pa.RecordBatch, settings: ArrowArray) -> bool:
     parts = [batch.column("prompt_id"), settings, plain_text(batch.column("arm"))]
     wanted = pc.binary_join_element_wise(*parts, "/")
     return bool(pc.all(pc.equal(wanted, batch.column("request_id")), min_count=0).as_py())
@@ -193,4 +199,3 @@ def _ids_are_plain(batch: pa.RecordBatch, settings: pa.Array) -> bool:
 
 def _small(codes: IntArray) -> Rows:
     return codes.astype(np.int16 if codes.max(initial=0) < 2**15 else np.int32)
-

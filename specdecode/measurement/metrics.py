@@ -144,7 +144,8 @@ METRICS: dict[str, Metric] = {
                "target computed after prefill / visible tokens. Just under 1 when decoding "
                "plainly (the prompt's pass gives the first token), at worst γ + 1.",
                lambda r: (r.target_tokens, r.output_tokens)),
-        Metric("draft_share", "neither", "Share of e2e time spent drafting.", lambda r: (r.draft_s, r.e2e_s)),
+        Metric("draft_share", "neither", "Share of e2e time spent drafting.",
+               lambda r: (r.draft_s, r.e2e_s)),
         Metric("verify_share", "neither", "Share of e2e time spent in target passes and the "
                "acceptance rule.", lambda r: (r.verify_s, r.e2e_s)),
         Metric("other_share", "neither", "Share of e2e time spent in neither of the two.",

@@ -17,10 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specdecode.errors import EvidenceError
+from specdecode.measurement.arrays import taken
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA, checked
 
 BATCH_ROWS = 1 << 14
 _BATCH_BYTES = 32 << 20
+
 
 class Piece(NamedTuple):
     """A row group of a file: the least that is read on its own."""
@@ -53,7 +55,7 @@ class Source(ABC):
         start = 0
         for batch in self.batches([column]):
             here = rows[len(values) : np.searchsorted(rows, start + batch.num_rows)] - start
-            values += batch.column(0).take(pa.array(here)).to_pylist()
+            values += taken(batch.column(0), here).to_pylist()
             start += batch.num_rows
         return [values[place] for place in np.searchsorted(rows, wanted).tolist()]
 

@@ -45,7 +45,7 @@ def row_hashes(source: Source, *, worth_it: int = WORTH_IT) -> Iterable[HashArra
     early, later = source.pieces[:cut], source.pieces[cut:]
     # Hashes go to files, for a pipe would block the second process; neither file has a name.
     own, others = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - read later
-    with subprocess.Popen(  # noqa: S603 - this very module, by this very interpreter
+    with subprocess.Popen(
         [sys.executable, "-m", __name__, str(source.path.absolute()), str(cut)],
         stdin=subprocess.DEVNULL,
         stdout=others,
@@ -90,9 +90,10 @@ def main(path: str, cut: str) -> int:
         for some in hashes_of(source.batches_of(source.pieces[int(cut) :], RECORD_SCHEMA.names)):
             sys.stdout.buffer.write(some)
     except EvidenceError as error:
-        faulty = isinstance(error, FaultyRowError)
-        fault = {"row": error.row if faulty else None,
-                 "problem": error.problem if faulty else str(error)}  # fmt: skip
+        row, problem = None, str(error)
+        if isinstance(error, FaultyRowError):
+            row, problem = error.row, error.problem
+        fault = {"row": row, "problem": problem}
         sys.stderr.write(json.dumps(fault) + "\n")
         return _FAULTY
     return 0

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from specdecode.measurement.arrays import (
     MANY,
+    ArrowArray,
     BoolArray,
     coded,
     counts,
@@ -76,7 +77,7 @@ class Validity:
         when = counts(batch.column("started_at").cast(pa.int64()), 0)
         yield (when < _YEAR_1) | (when >= _YEAR_9999)
 
-    def _no_settings(self, texts: pa.Array) -> BoolArray:
+    def _no_settings(self, texts: ArrowArray) -> BoolArray:
         return np.array([not self._named(text) for text in texts.to_pylist()], dtype=np.bool_)
 
     def _named(self, text: str) -> bool:
@@ -93,23 +94,23 @@ class Validity:
         return found
 
 
-def _where(array: pa.Array, wrong: Callable[[pa.Array], BoolArray]) -> BoolArray:
+def _where(array: ArrowArray, wrong: Callable[[ArrowArray], BoolArray]) -> BoolArray:
     """Rows whose text is wrong; null is not. Texts that came as codes are looked at once."""
     if not pa.types.is_dictionary(array.type):
         return wrong(array) & ~nulls(array)
-    of_each = np.append(wrong(array.dictionary), False)  # noqa: FBT003 - what null has
+    of_each = np.append(wrong(array.dictionary), False)
     return np.asarray(of_each[counts(array.indices)], dtype=np.bool_)
 
 
-def _short(texts: pa.Array) -> BoolArray:
+def _short(texts: ArrowArray) -> BoolArray:
     return np.asarray(lengths(texts) == 0, dtype=np.bool_)
 
 
-def _no_sha256(texts: pa.Array) -> BoolArray:
+def _no_sha256(texts: ArrowArray) -> BoolArray:
     return np.array([not _SHA256.fullmatch(text) for text in texts.to_pylist()], dtype=np.bool_)
 
 
-def _of_lists(array: pa.Array) -> BoolArray:
+def _of_lists(array: ArrowArray) -> BoolArray:
     """Lists with an item that is null or negative."""
     items, where = array.values, offsets(array)
     bad = nulls(items)[where[0] : where[-1]] | (counts(items, 0)[where[0] : where[-1]] < 0)

@@ -28,6 +28,8 @@ from specdecode.statistics.large_samples import abc_limits, enough_in, quantile_
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Method = Literal["bca", "percentile"]
+Values = Sequence[float] | FloatArray
+Clusters = Sequence[Hashable] | npt.NDArray[np.integer[Any]]
 
 MOST_DRAWN = 4096
 """Clusters up to which samples are drawn; the jackknife within BCa takes their number squared."""
@@ -61,7 +63,7 @@ class Interval:
         return asdict(self)
 
 
-def partition(n: int, clusters: Sequence[Hashable] | None) -> IntArray:
+def partition(n: int, clusters: Clusters | None) -> IntArray:
     """Cluster number of each row, 0..K-1; the one place where clusters are formed.
 
     Args:
@@ -100,10 +102,10 @@ def _numbered(keys: npt.NDArray[np.integer[Any]]) -> IntArray:
 
 
 def paired_ratio_interval(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
+    numerator: Values,
+    denominator: Values,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -145,10 +147,10 @@ def paired_ratio_interval(
 
 
 def paired_ratio_of_ratios_interval(
-    first: tuple[Sequence[float], Sequence[float]],
-    second: tuple[Sequence[float], Sequence[float]],
+    first: tuple[Values, Values],
+    second: tuple[Values, Values],
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -192,10 +194,10 @@ def paired_ratio_of_ratios_interval(
 
 
 def paired_difference_interval(
-    first: Sequence[float],
-    second: Sequence[float],
+    first: Values,
+    second: Values,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -220,11 +222,11 @@ def paired_difference_interval(
 
 
 def paired_quantile_ratio_interval(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
+    numerator: Values,
+    denominator: Values,
     quantile: float,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -271,7 +273,7 @@ def paired_quantile_ratio_interval(
 
 
 def _pair(
-    first: Sequence[float], second: Sequence[float], first_name: str, second_name: str
+    first: Values, second: Values, first_name: str, second_name: str
 ) -> tuple[FloatArray, FloatArray]:
     if len(first) != len(second):
         raise ConfigError(
@@ -280,9 +282,11 @@ def _pair(
         )
     arrays = []
     for name, values in ((first_name, first), (second_name, second)):
-        if not isinstance(values, np.ndarray):
-            values = [np.nan if value is None else value for value in values]
-        array = np.asarray(values, dtype=np.float64)
+        if isinstance(values, np.ndarray):
+            array = np.asarray(values, dtype=np.float64)
+        else:
+            known = [np.nan if value is None else value for value in values]
+            array = np.array(known, dtype=np.float64)
         if not np.isfinite(array).all():
             row = int(np.argmin(np.isfinite(array)))
             raise ConfigError(

@@ -58,7 +58,9 @@ def abc_limits(
 
     axes = range(len(mean))
     gradient = np.array([(moved((i, 1)) - moved((i, -1))) / (2 * step[i]) for i in axes])
-    curvature = np.array([(moved((i, 1)) - 2 * value + moved((i, -1))) / step[i] ** 2 for i in axes])
+    curvature = np.array(
+        [(moved((i, 1)) - 2 * value + moved((i, -1))) / step[i] ** 2 for i in axes]
+    )
     influence = gradient @ apart
     sigma = math.sqrt(float(influence @ influence)) / k
     if not math.isfinite(sigma):
