@@ -28,6 +28,8 @@ HASH_BYTES = 32
 HashArray = npt.NDArray[np.uint8]
 
 _DOMAIN = b"specdecode.rows/2\n"
+_SHIFT = 5
+_PARTS = 256 >> _SHIFT
 _MOST_BYTES = 128 << 20  # of a batch that is hashed in one go
 
 
@@ -120,12 +122,21 @@ def digest_of(hashes: Iterable[HashArray]) -> str:
 
     Args:
         hashes: in pieces [n, 32]; gone through several times, an eighth of them sorted each time,
-            so that all together are never held twice.
+            so that not all have to be held.
     """
     digest = hashlib.sha256(_DOMAIN)
-    for part in range(8):
-        some = [piece[piece[:, 0] >> 5 == part] for piece in hashes]
-        digest.update(_sorted(np.concatenate([np.empty((0, HASH_BYTES), np.uint8), *some])).data)
+    sizes = sum(
+        (np.bincount(piece[:, 0] >> _SHIFT, minlength=_PARTS) for piece in hashes),
+        start=np.zeros(_PARTS, np.int64),
+    )
+    for part, size in enumerate(sizes.tolist()):
+        some, done = np.empty((size, HASH_BYTES), np.uint8), 0
+        for piece in hashes:
+            inside = piece[:, 0] >> _SHIFT == part
+            end = done + int(np.count_nonzero(inside))
+            np.compress(inside, piece, axis=0, out=some[done:end])
+            done = end
+        digest.update(_sorted(some).data)
     return digest.hexdigest()
 
 

@@ -337,3 +337,12 @@ def test_more_settings_and_arms_than_the_plan_has_do_not_take_a_cell_each():
     assert not found.present.any()
     assert np.array_equal(found.unlike, [])
     assert found.keys.repeated is None
+
+
+@pytest.mark.parametrize(("beyond", "contradicts"), [(0, False), (1, True)])
+def test_as_many_tokens_may_be_accepted_as_were_drafted_and_no_more(beyond, contradicts):
+    rows = list(FEW)
+    rows[1] = rows[1].model_copy(update={"drafted": rows[1].accepted - beyond})
+    reasons = decide(small_plan(), to_table(rows), audit(rows)).reasons
+
+    assert any("contradict" in reason for reason in reasons) is contradicts
