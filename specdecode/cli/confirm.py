@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdecode.cli.confirm_inputs import Inputs, read_inputs
+from specdecode.cli.confirm_request import read_request
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stderr, stdout
-from specdecode.cli.documents import read_json_object
 from specdecode.cli.exit_codes import GO, INCONCLUSIVE
 from specdecode.cli.keys import DEFAULT_LEDGER, LedgerOption, SignersOption
-from specdecode.cli.plan_seal import inside, repository, signers_of
 from specdecode.cli.quiet import no_progress_in_a_pipe
-from specdecode.errors import ConfigError, TamperedError
+from specdecode.errors import UserError
 
 if TYPE_CHECKING:
-    from specdecode.governance.anchor import AnchorEvidence
-    from specdecode.governance.dsse import Envelope
     from specdecode.governance.opening import Handed
     from specdecode.governance.opening_request import Request
     from specdecode.governance.verdict import Verdict
@@ -71,13 +70,13 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.workload.progress import progress
 
     inputs = read_inputs(plan, params, manifest, target)
-    request = _request(
+    request = read_request(
         inputs,
         plan,
         vault=vault,
         keys=key,
-        seal=_envelope(seal or plan.with_suffix(".seal.json")),
-        evidence=_evidence(anchor, plan.with_suffix(".anchor.json")),
+        seal=seal,
+        anchor=anchor,
         signers=signers,
         ledger=ledger,
     )
@@ -98,7 +97,8 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
         def lost(handed: Handed, why: str) -> Iterator[Record]:
             return run.failed_rows(handed.index, handed.prompt, why)
 
-        done = confirm(opening, spool, rows, lost)
+        with _told_what_is_lost():
+            done = confirm(opening, spool, rows, lost)
         records, at = spool.records(), opening.opened.at
     verdict = _judge(inputs, model, records, out)
     _put_on_record(request, verdict)
@@ -123,83 +123,6 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
     raise typer.Exit(INCONCLUSIVE if exploratory and code == GO else code)
 
 
-def _request(
-    inputs: Inputs,
-    plan: Path,
-    *,
-    vault: Path,
-    keys: Sequence[Path],
-    seal: Envelope,
-    evidence: AnchorEvidence | None,
-    signers: Path | None,
-    ledger: Path,
-) -> Request:
-    from specdecode.governance import plan_sha256
-    from specdecode.governance.anchor import NoAnchor, anchor_named
-    from specdecode.governance.drift import CANDIDATE_SUBJECT
-    from specdecode.governance.ledger import Ledger
-    from specdecode.governance.opened import OPENED_NAME
-    from specdecode.governance.opening_request import Request
-    from specdecode.governance.sealing import CONFIRMATION_SUBJECT
-    from specdecode.governance.statements import PLAN_SUBJECT, PlanSeal, read_statement
-    from specdecode.governance.subjects import present_subjects
-
-    root = repository(plan)
-    _, subjects = read_statement(seal, PlanSeal)  # names only; `open_once` verifies the seal
-    computed = {PLAN_SUBJECT, CONFIRMATION_SUBJECT, CANDIDATE_SUBJECT}
-    written = [_inside(root, path) for path in (ledger, vault / OPENED_NAME)]
-
-    def present() -> Mapping[str, str]:
-        files = present_subjects(
-            root, sorted(set(subjects) - computed), [name for name in written if name]
-        )
-        own = {PLAN_SUBJECT: plan_sha256(inputs.plan), CANDIDATE_SUBJECT: inputs.candidate_now()}
-        return {**files, **own}
-
-    return Request(
-        vault=vault,
-        key_files=keys,
-        seal=seal,
-        signers=signers_of(inputs.plan.approvals.signers_file, signers)[1],
-        ledger=Ledger(ledger),
-        candidate_sha256=inputs.manifest_sha256,
-        present=present,
-        anchor=NoAnchor() if evidence is None else anchor_named(evidence.name, root),
-        evidence=evidence,
-    )
-
-
-def _inside(root: Path, path: Path) -> str | None:
-    try:
-        return inside(root, path)
-    except ConfigError:
-        return None  # outside of the repository it is in no tree anyway
-
-
-def _envelope(path: Path) -> Envelope:
-    from specdecode.governance.dsse import parse_envelope
-
-    try:
-        return parse_envelope(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror or error}); `specdecode plan seal` writes it"
-        ) from error
-
-
-def _evidence(given: Path | None, beside: Path) -> AnchorEvidence | None:
-    from pydantic import ValidationError
-
-    from specdecode.governance.anchor import AnchorEvidence
-
-    if given is None and not beside.is_file():
-        return None
-    try:
-        return AnchorEvidence.model_validate(read_json_object(given or beside))
-    except ValidationError as error:
-        raise TamperedError(f"{given or beside}: not the evidence of an anchor") from error
-
-
 def _ready(inputs: Inputs) -> tuple[LoadedModel, ConfirmationRun]:
     """Models loaded and warmed up: what fails here has consumed nothing."""
     import torch
@@ -222,6 +145,21 @@ def _ready(inputs: Inputs) -> tuple[LoadedModel, ConfirmationRun]:
     )
     run.warm_up()
     return model, run
+
+
+@contextmanager
+def _told_what_is_lost() -> Iterator[None]:
+    """An interruption costs a prompt here; elsewhere it costs nothing."""
+    cost = "The prompt in flight is lost and counts as failed; run the same command to go on."
+    try:
+        yield
+    except KeyboardInterrupt:
+        stderr().print(f"Interrupted. {cost}")
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"the disk is full: free some space. {cost}") from error
+        raise
 
 
 def _judge(inputs: Inputs, model: LoadedModel, records: Sequence[Record], out: Path) -> Verdict:

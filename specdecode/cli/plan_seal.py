@@ -23,10 +23,6 @@ from specdecode.errors import ConfigError
 if TYPE_CHECKING:
     from specdecode.governance.signers import Signers
 
-OPENED_NAME = "OPENED"
-"""What an opening leaves beside the confirmation set's manifest."""
-
-
 def seal_command(  # noqa: PLR0917 - typer reads each as an option
     file: Annotated[Path, typer.Argument(help="The plan (YAML).")],
     key: KeyOption,
@@ -70,6 +66,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.anchor import anchor_named
     from specdecode.governance.canonical import canonical_bytes
     from specdecode.governance.ledger import Ledger
+    from specdecode.governance.opened import OPENED_NAME
     from specdecode.governance.plan import load_plan
     from specdecode.governance.power import simulate
     from specdecode.governance.sealing import CONFIRMATION_SUBJECT, seal_plan, verify_seal

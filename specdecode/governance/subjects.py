@@ -99,5 +99,4 @@ def _content(path: Path, mode: str, identifier: str) -> list[str]:
         return [mode, identifier]
     if path.is_symlink():
         return ["120000", sha256_hex(os.fsencode(path.readlink()))]
-    executable = path.exists() and os.access(path, os.X_OK)
-    return ["100755" if executable else "100644", file_sha256(path)]
+    return ["100755" if os.access(path, os.X_OK) else "100644", file_sha256(path)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from specdecode.errors import ConfigError
+from specdecode.errors import ConfigError, EngineError
 from specdecode.measurement.records import Record
 from specdecode.workload.compile import ChatTokenizer, encode
 from specdecode.workload.offline import Generator, failed_record, generate_record, warm_up
@@ -59,9 +59,18 @@ class ConfirmationRun:
         plan_generations(["check"], settings, list(engines), master_seed=master_seed)
 
     def warm_up(self) -> None:
-        """One short generation per arm and setting, of a text that is no prompt of the set."""
+        """One short generation per arm and setting, of a text that is no prompt of the set.
+
+        Raises:
+            EngineError: an arm cannot decode; with it the set would be consumed for nothing.
+        """
         text = Prompt(question_id="warm-up", category="none", turns=(WARM_UP_TEXT,))
-        warm_up(self._engines, encode(text, self._tokenizer), self._settings)
+        failed = warm_up(self._engines, encode(text, self._tokenizer), self._settings)
+        if failed:
+            raise EngineError(
+                "not all arms can decode, so nothing was opened: "
+                + "; ".join(f"{arm}: {why}" for arm, why in failed.items())
+            )
 
     def rows(self, index: int, document: Mapping[str, Any]) -> Iterator[Record]:
         """Decode one prompt by every arm under every setting; each row is given at once.

@@ -148,15 +148,22 @@ def warm_up(
     engines: Mapping[str, Generator],
     prompt_token_ids: Sequence[int],
     settings: Sequence[SamplingSetting],
-) -> None:
-    """One short unrecorded generation per arm and setting: first calls allocate and compile."""
+) -> dict[str, str]:
+    """One short unrecorded generation per arm and setting: first calls allocate and compile.
+
+    Returns:
+        Why, by arm, for those that failed; they are logged as well.
+    """
+    failed = {}
     for arm, engine in engines.items():
         for setting in settings:
             params = _with(setting.params, seed=0, max_tokens=WARM_UP_TOKENS)
             try:
-                engine.generate([list(prompt_token_ids)], params)
+                _refuse_without_drafts(engine.generate([list(prompt_token_ids)], params)[0])
             except Exception as error:  # noqa: BLE001 - if it is real, it comes back as a recorded row
-                log.warning("warm-up of arm %s failed: %s", arm, _describe(error))
+                failed[arm] = _describe(error)
+                log.warning("warm-up of arm %s failed: %s", arm, failed[arm])
+    return failed
 
 
 def _with(params: SamplingParams, *, seed: int, max_tokens: int | None = None) -> SamplingParams:

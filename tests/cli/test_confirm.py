@@ -27,6 +27,7 @@ from specdecode.governance import (
 from specdecode.governance.ledger import Ledger
 from specdecode.measurement.records import read_records
 from specdecode.models.fingerprint import fingerprint_folder
+from specdecode.workload import confirmation
 from tests.cli.conftest import WORDS
 from tests.governance.plans import ARMS, OFFLINE, small_plan
 
@@ -239,6 +240,34 @@ def test_killed_it_goes_on_without_the_prompt_in_flight_which_counts_as_failed(
     assert all(row.error.startswith("lost: ") for row in gone)
     assert done.code == EXIT_CODES[Status.INVALID]  # 1 of 4 prompts: more than the plan bears
     assert any("the baseline failed" in reason for reason in done.document["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 2)],
+    ids=["Ctrl-C", "full disk"],
+)
+def test_an_interruption_tells_what_it_costs(specdecode, repository, monkeypatch, error, code):
+    def interrupted(*_arguments):
+        raise error
+
+    monkeypatch.setattr(confirmation, "generate_record", interrupted)
+    done = specdecode("confirm", *repository.options)
+
+    assert done.code == code
+    assert "The prompt in flight is lost and counts as failed" in done.err
+    monkeypatch.undo()
+    monkeypatch.chdir(repository.root)
+    assert specdecode("confirm", *repository.options).document["lost"] == 1
+
+
+def test_an_arm_that_cannot_decode_consumes_nothing(specdecode, repository, monkeypatch):
+    monkeypatch.setattr(confirmation, "warm_up", lambda *_arguments: {"block": "broken"})
+    done = specdecode("confirm", *repository.options)
+
+    assert done.code == 1
+    assert "nothing was opened: block: broken" in done.err
+    assert not opened(repository)
 
 
 def edit(repository, name, old, new):

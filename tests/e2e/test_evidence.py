@@ -64,7 +64,9 @@ def test_a_row_changed_in_the_bundle_is_seen(sealed: Project, tmp_path: Path) ->
     with zipfile.ZipFile(sealed.root / "reports/evidence/evaluation.zip") as archive:
         archive.extractall(folder)
     rows = next(folder.glob("rows*.jsonl"))
-    rows.write_bytes(rows.read_bytes().replace(b'"arm":"block"', b'"arm":"plain"', 1))
+    before = rows.read_bytes()
+    rows.write_bytes(before.replace(b'"block"', b'"plain"', 1))
+    assert rows.read_bytes() != before
 
     checked = stranger(folder, tmp_path)
 

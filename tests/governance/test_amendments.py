@@ -94,6 +94,15 @@ def test_openings_and_deviations_of_other_plans_do_not_count(ledger):
     assert len(exploratory(ledger, FORESEEN)) == 1
 
 
+def test_a_deviation_from_another_plan_says_nothing_about_this_one(ledger):
+    ledger.append("seal", {"plan_sha256": OTHER}, at=NOW)
+    opened(ledger, 1)
+    opened(ledger, 1, OTHER)
+    amend(deviation(2, plan_sha256=OTHER), ADA, ledger, FORESEEN)
+    assert exploratory(ledger, FORESEEN, PLAN) == []
+    assert len(exploratory(ledger, FORESEEN, OTHER)) == 1
+
+
 def test_a_contingency_must_be_in_the_plan(ledger):
     with pytest.raises(ConfigError, match="it has: interrupted-run"):
         amend(deviation(1, contingency="bad luck"), ADA, ledger, FORESEEN)

@@ -558,6 +558,13 @@ class TestTheRestOfAnOpening:
                 opening.complete("e" * 64)
         assert site.history.complete is None
 
+    def test_a_prompt_that_was_handed_out_and_never_settled_is_not_handed_out_again(self, site):
+        with open_once(site.request()) as opening:
+            next(opening.prompts())
+        with open_once(site.request()) as opening:
+            assert [handed.index for handed in opening.interrupted] == [0]
+            assert [handed.index for handed in opening.prompts()] == [1, 2, 3, 4]
+
 
 class TestLedgerLinesNoOpeningWrites:
     """Chained correctly by whoever holds the ledger, and still refused."""

@@ -61,6 +61,7 @@ def test_a_key_signs_from_its_first_moment_to_just_before_its_last():
     ("document", "problem"),
     [
         ({}, "list"),
+        (5, "list"),
         ([], "at least one"),
         ([[]], "Signer"),
         ([GOOD | {"admin": True}], "admin"),

@@ -62,6 +62,21 @@ def test_every_change_of_code_changes_the_digest_and_dirties_the_tree(root, chan
     assert not tree_is_clean(root, LEDGER)
 
 
+def test_a_link_is_not_the_file_it_leads_to(root):
+    before = tree_sha256(root, "code/a.py")
+    (root / "code/a.py").rename(root / "same.py")
+    (root / "code/a.py").symlink_to("../same.py")
+    assert tree_sha256(root, "code/a.py") != before
+
+
+def test_a_submodule_counts_as_its_commit(root):
+    found = set()
+    for name in ("1" * 40, "2" * 40):
+        git(root, "update-index", "--add", "--cacheinfo", f"160000,{name},sub")
+        found.add(tree_sha256(root, "sub"))
+    assert len(found) == 2
+
+
 def test_records_of_governance_change_nothing(root):
     before = tree_sha256(root, ".", LEDGER)
     (root / "plans/ledger.jsonl").write_text("{}\n")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdecode.errors import ConfigError
+from specdecode.errors import ConfigError, EngineError
 from specdecode.workload.confirmation import WARM_UP_TEXT, ConfirmationRun
 from specdecode.workload.sampling import settings_from
 from specdecode.workload.schedule import plan_generations
@@ -24,6 +24,7 @@ class Answers:
 
     def __init__(self, calls, fails=False):
         self.calls, self.fails = calls, fails
+        self.draft_failure = None
 
     def generate(self, prompts, params):
         self.calls.append((prompts[0], params.seed))
@@ -39,7 +40,7 @@ class Answers:
                     ttft_s=0.1, tpot_s=0.1, e2e_s=0.2, draft_s=0.0, verify_s=0.2, other_s=0.0
                 ),
                 target_tokens=2,
-                draft_failure=None,
+                draft_failure=self.draft_failure,
             )
         ]
 
@@ -136,6 +137,15 @@ def test_it_is_warmed_up_with_a_text_of_its_own(calls):
 
     assert {bytes(ids).decode() for ids, _ in calls} == {f"<user>{WARM_UP_TEXT}</><assistant>"}
     assert len(calls) == len(ARMS) * len(SETTINGS)
+
+
+@pytest.mark.parametrize("how", ["broken", "drafter"])
+def test_an_arm_that_cannot_decode_is_told_before_anything_is_opened(calls, how):
+    run = made(calls, fails=("block",) if how == "broken" else ())
+    run._engines["block"].draft_failure = None if how == "broken" else "drafter"
+
+    with pytest.raises(EngineError, match=f"nothing was opened: block: .*{how}"):
+        run.warm_up()
 
 
 def test_a_locked_object_that_is_no_prompt_is_told(calls):
