@@ -84,10 +84,10 @@ def _by_arm(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 def _digest(path: Path) -> str | None:
     """Digest that binds the audit to full records; None for rows that are only outputs."""
     from specdecode.measurement.digest import rows_sha256
-    from specdecode.measurement.records import read_records
+    from specdecode.measurement.source import ParquetSource
 
     try:
-        return rows_sha256(read_records(path))
+        return rows_sha256(ParquetSource(path))
     except EvidenceError:
         return None
 

@@ -17,7 +17,9 @@ from specdecode.errors import ConfigError
 
 def decide_command(
     plan: Annotated[Path, typer.Option("--plan", help="The plan, written before the run.")],
-    rows: Annotated[Path, typer.Option("--rows", help="Recorded rows (parquet).")],
+    rows: Annotated[
+        Path, typer.Option("--rows", help="Recorded rows (parquet, or a folder of it).")
+    ],
     audit: Annotated[
         Path | None, typer.Option("--audit", help="Result of the audit of these very rows (JSON).")
     ] = None,
@@ -40,13 +42,12 @@ def decide_command(
     Without --manifest nothing shows that the rows were measured for this plan.
     """
     from specdecode.governance import decide, load_plan
-    from specdecode.measurement.records import read_parquet
 
-    if not rows.is_file():  # a mistyped path is no evidence, good or bad
+    if not rows.exists():  # a mistyped path is no evidence, good or bad
         raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
     verdict = decide(
         load_plan(plan),
-        read_parquet(rows),
+        rows,
         None if audit is None else read_json_object(audit),
         None if manifest is None else read_json_object(manifest),
     )

@@ -23,6 +23,7 @@ from specdecode.errors import ConfigError
 if TYPE_CHECKING:
     from specdecode.governance.signers import Signers
 
+
 def seal_command(  # noqa: PLR0917 - typer reads each as an option
     file: Annotated[Path, typer.Argument(help="The plan (YAML).")],
     key: KeyOption,

@@ -2,52 +2,116 @@
 
 from __future__ import annotations
 
-import math
+import json
+from dataclasses import dataclass
+from typing import Any
 
-from specdecode.measurement.metrics import METRICS
-from specdecode.measurement.records import Record
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from specdecode.measurement.arrays import (
+    ArrowArray,
+    BoolArray,
+    IntArray,
+    counts,
+    floats,
+    lengths,
+    offsets,
+)
+from specdecode.measurement.coding import Coder
+
+_LARGEST = 2**63 - 1
+_SAFE = 2**40  # a histogram of smaller counts has sums that int64 holds
 
 
-def agrees(record: Record) -> bool:
-    """Histogram against counts, counts against each other, times against each other, end."""
-    steps, accepted, histogram = record.steps, record.accepted, record.acceptance_histogram
-    ttft, e2e = record.ttft_s, record.e2e_s
-    tpot = METRICS["tpot_s"].value(record)
-    if histogram is not None and steps is not None and histogram and sum(histogram) != steps:
-        return False
-    if (
-        histogram is not None
-        and accepted is not None
-        and (sum(i * count for i, count in enumerate(histogram)) != accepted)
-    ):
-        return False
-    if record.drafted is not None and accepted is not None and accepted > record.drafted:
-        return False
-    if ttft is not None and e2e is not None and ttft > e2e:
-        return False
-    if not _ended_as_told(record):
-        return False
-    return (
-        record.tpot_s is None
-        or tpot is None
-        or math.isclose(record.tpot_s, tpot, rel_tol=1e-3, abs_tol=1e-6)
+@dataclass(frozen=True)
+class Settings:
+    """What the checks need of one row's sampling parameters.
+
+    Args:
+        name: of the setting.
+        greedy: whether it asks for greedy decoding; no temperature means the default, 1.
+        limited: whether it has `max_tokens`.
+        limit: that number; None when it is none.
+        alike: all parameters but the seed, which each request has its own of, as one text.
+    """
+
+    name: str
+    greedy: bool
+    limited: bool
+    limit: int | None
+    alike: str
+
+
+def read_settings(text: str) -> Settings:
+    """Sampling parameters from the JSON of a valid row."""
+    found = json.loads(text)
+    asked = found.get("max_tokens")
+    return Settings(
+        name=found["name"],
+        greedy=bool(found.get("temperature", 1.0) == 0),
+        limited=asked is not None,
+        limit=min(max(asked, -1), _LARGEST) if isinstance(asked, int) else None,
+        alike=json.dumps({k: v for k, v in found.items() if k != "seed"}, sort_keys=True),
     )
 
 
-def _ended_as_told(record: Record) -> bool:
-    """The reply is no longer than asked for, and one cut by its length is no shorter.
+def contradictory(batch: pa.RecordBatch, settings: list[Settings], which: IntArray) -> BoolArray:
+    """Rows whose numbers contradict each other, [n].
+
+    Compared are histogram and counts, counts with each other, times with each other, and the end of
+    the reply with what was asked.
+
+    Args:
+        batch: rows with at least the columns of numbers.
+        settings: different sampling parameters.
+        which: those of each row, as a place in `settings`, [n].
+    """
+    steps, accepted = counts(batch.column("steps")), counts(batch.column("accepted"))
+    drafted, tokens = counts(batch.column("drafted")), counts(batch.column("output_tokens"))
+    ttft, e2e = floats(batch.column("ttft_s")), floats(batch.column("e2e_s"))
+    told = floats(batch.column("tpot_s"))
+
+    sizes = lengths(batch.column("acceptance_histogram"))
+    total, weighted = _sums(batch.column("acceptance_histogram"))
+    wrong = (sizes > 0) & (steps >= 0) & (total != steps)
+    wrong |= (sizes >= 0) & (accepted >= 0) & (weighted != accepted)
+    wrong |= (drafted >= 0) & (accepted > drafted)
+    wrong |= ttft > e2e  # False where one is missing, NaN
+    wrong |= _ended_otherwise(batch.column("finish_reason"), tokens, settings, which)
+
+    more = np.where(tokens > 1, tokens - 1, 1)
+    tpot = np.where(tokens > 1, (e2e - ttft) / more, np.nan)
+    allowed = np.maximum(1e-3 * np.maximum(np.abs(told), np.abs(tpot)), 1e-6)
+    return np.asarray(wrong | (np.abs(told - tpot) > allowed), dtype=np.bool_)
+
+
+def _ended_otherwise(
+    reasons: ArrowArray, tokens: IntArray, settings: list[Settings], which: IntArray
+) -> BoolArray:
+    """The reply is longer than asked for, or was cut by its length and is shorter.
 
     A reply cut by the end of the context is short as well, but prompts that leave no room for the
     whole reply are refused when they are compiled.
     """
-    asked, found = record.sampling.get("max_tokens"), record.output_tokens
-    if asked is None or found is None:
-        return True
-    if not isinstance(asked, int):
-        return False
-    return found == asked if record.finish_reason == "length" else found <= asked
+    limited = np.array([s.limited for s in settings], dtype=np.bool_)[which]
+    unusable = np.array([s.limit is None for s in settings], dtype=np.bool_)[which]
+    limit = np.array([s.limit or 0 for s in settings], dtype=np.int64)[which]
+    cut = Coder(["length"]).codes(reasons) == 0
+    off = np.where(cut, tokens != limit, tokens > limit)
+    return np.asarray(limited & (tokens >= 0) & (unusable | off), dtype=np.bool_)
 
 
-def asks_greedy(record: Record) -> bool:
-    """Whether the request asked for greedy decoding; no temperature means the default, 1."""
-    return bool(record.sampling.get("temperature", 1.0) == 0)
+def _sums(histograms: ArrowArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Of each histogram the sum of counts, and of counts times place; [n] each."""
+    where = offsets(histograms)
+    items = counts(histograms.values, 0)[where[0] : where[-1]]
+    where = where - where[0]
+    place = np.arange(len(items)) - np.repeat(where[:-1], np.diff(where))
+    if items.max(initial=0) >= _SAFE:  # sums that might not fit are taken of Python's integers
+        items, place = items.astype(object), place.astype(object)
+    zero = np.zeros(1, dtype=items.dtype)
+    before = np.concatenate([zero, np.cumsum(items)])
+    weighted = np.concatenate([zero, np.cumsum(items * place)])
+    return np.diff(before[where]), np.diff(weighted[where])

@@ -1,12 +1,14 @@
 """From plan and rows to a verdict: a pure function that fails closed.
 
-No clock, no randomness beyond the plan's seed, no file: the same input gives the same bytes, in
-whatever order the rows come.
+No clock, no randomness beyond the plan's seed, nothing kept: the same input gives the same bytes,
+in whatever order the rows come. Rows are looked at by columns and in batches, never as objects, so
+that ten million of them take seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from specdecode.errors import EvidenceError
@@ -14,10 +16,12 @@ from specdecode.governance.evidence import Evidence
 from specdecode.governance.integrity import Inputs, check, unreadable
 from specdecode.governance.plan import Plan, plan_sha256
 from specdecode.governance.rules.base import Rule
-from specdecode.governance.tables import Rows, as_table
+from specdecode.governance.survey import Survey, survey
+from specdecode.governance.tables import Rows, as_rows
 from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
-from specdecode.measurement.digest import rows_sha256
-from specdecode.measurement.records import Record, checked, to_records
+from specdecode.measurement.digest import digest_of
+from specdecode.measurement.source import Source, TableSource
+from specdecode.measurement.two_readers import row_hashes
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 
@@ -32,8 +36,9 @@ def decide(
 
     Args:
         plan: written before the rows existed.
-        rows: a table with the columns of a record, or a pandas DataFrame or a list of mappings of
-            them; the order does not matter.
+        rows: a path of a parquet file or of a folder of them, which are read in batches; or a table
+            with the columns of a record, a pandas DataFrame, or a list of mappings of them. The
+            order of the rows does not matter.
         audit: the audit document, {"alpha": …, "arms": {arm: report}, "rows_sha256": …}; one of
             other or unnamed rows is INVALID. A missing one makes the verdict INVALID wherever the
             plan asks for losslessness.
@@ -47,21 +52,29 @@ def decide(
 
     Raises:
         ConfigError: rows are none of these.
+        EvidenceError: the path leads to no file, or to one that is not parquet.
     """
-    table = as_table(rows)
+    given = as_rows(rows)
     try:
-        records = sorted(to_records(checked(table)), key=lambda r: (r.key, r.to_json_line()))
+        source = given if isinstance(given, Source) else TableSource(given)
+        hashes = row_hashes(
+            source
+        )  # which takes only valid rows, so that the survey may rely on it
+        with ThreadPoolExecutor(1) as beside:
+            hashing = beside.submit(digest_of, hashes)
+            drafts = {arm.name: arm.draft is not None for arm in plan.arms}
+            surveyed = survey(source, drafts, plan.sampling)
+            digest = hashing.result()
     except EvidenceError as error:
         skipped = [_not_evaluated(rule) for rule in plan.rules]
-        return _verdict(plan, [unreadable(str(error)), *skipped], [], None)
-    digest = rows_sha256(records)
-    integrity = check(Inputs(plan, records, digest, audit, manifest))
+        return _verdict(plan, [unreadable(str(error)), *skipped], None, None)
+    integrity = check(Inputs(plan, surveyed, digest, audit, manifest))
     if any(entry.outcome is Outcome.INVALID for entry in integrity):
         results = [_not_evaluated(rule) for rule in plan.rules]
     else:
-        evidence = Evidence(records, plan.baseline, plan.bootstrap_seed, audit)
+        evidence = Evidence(surveyed, plan.baseline, plan.bootstrap_seed, audit)
         results = [entry for rule in plan.rules for entry in _evaluate(rule, evidence)]
-    return _verdict(plan, [*integrity, *results], records, digest)
+    return _verdict(plan, [*integrity, *results], surveyed, digest)
 
 
 def _evaluate(rule: Rule, evidence: Evidence) -> list[RuleResult]:
@@ -78,20 +91,20 @@ def _not_evaluated(rule: Rule) -> RuleResult:
 
 
 def _verdict(
-    plan: Plan, results: list[RuleResult], records: Sequence[Record], digest: str | None
+    plan: Plan, results: list[RuleResult], surveyed: Survey | None, digest: str | None
 ) -> Verdict:
     status, deciding = _status(results)
-    manifests = {record.manifest_sha256 for record in records}
+    manifests = surveyed.manifests if surveyed else set()
     return Verdict(
         status=status,
         plan_name=plan.name,
         plan_sha256=plan_sha256(plan),
         claim=plan.claim,
         owner=plan.owner,
-        manifest_sha256=manifests.pop() if len(manifests) == 1 else None,
+        manifest_sha256=next(iter(manifests)) if len(manifests) == 1 else None,
         rows_sha256=digest,
-        rows=len(records),
-        prompts=len({record.prompt_id for record in records}),
+        rows=surveyed.rows if surveyed else 0,
+        prompts=surveyed.prompts if surveyed else 0,
         reasons=[_sentence(entry) for entry in deciding],
         to_change=list(dict.fromkeys(e.remedy for e in deciding if e.remedy is not None)),
         reopen_when=[] if status is Status.GO else list(plan.reopen_when),

@@ -1,13 +1,16 @@
-"""Rows and audit as the rules see them: validated, sorted, without the plan."""
+"""Rows and audit as the rules see them: surveyed, in no order, without the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specdecode.measurement.pairing import Pairing, pair
-from specdecode.measurement.records import Record
+import numpy as np
+
+from specdecode.governance.survey import Survey
+from specdecode.measurement.grid import Pairs, Requests
+from specdecode.measurement.keys import Shown
 
 
 @dataclass(frozen=True)
@@ -15,27 +18,32 @@ class Evidence:
     """What a rule may look at.
 
     Args:
-        records: all rows, ordered by key so that the input order cannot matter.
+        survey: of all rows, which are unique by prompt, setting and arm.
         baseline: name of the arm the others are compared with.
         seed: of every bootstrap.
         audit: the audit document, {"alpha": …, "arms": {arm: report}}, or None.
     """
 
-    records: Sequence[Record]
+    survey: Survey
     baseline: str
     seed: int
     audit: Mapping[str, Any] | None = None
 
-    def of(self, arm: str, sampling: str | None = None) -> list[Record]:
-        """Rows of one arm, of one sampling setting unless None."""
-        return [r for r in self.records if r.arm == arm and sampling in (None, r.sampling_name)]
+    def requests(self, arm: str, sampling: str | None = None) -> Requests:
+        """Successful requests of one arm, of one sampling setting unless None."""
+        return self.survey.grid.requests(arm, sampling)
 
-    def pairing(
-        self, arm: str, *, baseline: str | None = None, sampling: str | None = None
-    ) -> Pairing:
-        """The arm's rows matched with the baseline's (or another arm's)."""
-        return pair(
-            (r for r in self.records if sampling in (None, r.sampling_name)),
-            arm,
-            baseline or self.baseline,
-        )
+    def pairs(self, arm: str, *, baseline: str | None = None, sampling: str | None = None) -> Pairs:
+        """The arm's requests matched with the baseline's (or another arm's)."""
+        return self.survey.grid.pairs(arm, baseline or self.baseline, sampling)
+
+    def failures(self, arm: str) -> tuple[int, Shown]:
+        """How many requests an arm had, and the ids of those that failed."""
+        own = self.survey.rows_of(arm)
+        failed = np.flatnonzero(own & self.survey.failed)
+        return int(own.sum()), self.survey.keys.request_ids(failed)
+
+    def sampled(self, arm: str) -> bool:
+        """Whether a request of the arm was sampled: by the setting's name or its temperature."""
+        own = [self.survey.settings[place] for of, place in self.survey.asked if of == arm]
+        return any(settings.name == "sampled" or not settings.greedy for settings in own)

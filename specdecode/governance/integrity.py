@@ -6,17 +6,17 @@ one out.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specdecode.governance.consistency import agrees, asks_greedy
+import numpy as np
+
 from specdecode.governance.plan import Plan, plan_sha256
 from specdecode.governance.seal import PLAN_ENTRY, sealed_sha256
+from specdecode.governance.survey import Survey
 from specdecode.governance.verdict import Outcome, RuleResult
-from specdecode.measurement.records import Record
+from specdecode.measurement.keys import SHOWN, Shown, repeated_ids
 
 Problem = tuple[str, str] | None
 
@@ -25,12 +25,12 @@ Problem = tuple[str, str] | None
 class Inputs:
     """What the checks look at.
 
-    `rows_sha256` is the digest of `records`. Audit and manifest are None or a document, of which
-    nothing is known before it was checked.
+    `rows_sha256` is the digest of the rows surveyed. Audit and manifest are None or a document, of
+    which nothing is known before it was checked.
     """
 
     plan: Plan
-    records: Sequence[Record]
+    survey: Survey
     rows_sha256: str
     audit: Any
     manifest: Any
@@ -59,26 +59,28 @@ def _entry(name: str, problem: Problem) -> RuleResult:
     )
 
 
-def _some(items: Sequence[str]) -> str:
-    return ", ".join(items[:5]) + (f" and {len(items) - 5} more" if len(items) > 5 else "")
+def _some(names: Shown | Sequence[str]) -> str:
+    first, total = names if isinstance(names, Shown) else (names[:SHOWN], len(names))
+    return ", ".join(first) + (f" and {total - SHOWN} more" if total > SHOWN else "")
 
 
 def _rows_present(inputs: Inputs) -> Problem:
-    return None if inputs.records else ("there are no rows", "run the measure stage")
+    return None if inputs.survey.rows else ("there are no rows", "run the measure stage")
 
 
 def _unique(inputs: Inputs) -> Problem:
-    counts = Counter(record.key for record in inputs.records)
-    ids = Counter(record.request_id for record in inputs.records)
-    twice = sorted("/".join(key) for key, count in counts.items() if count > 1)
-    twice = twice or sorted(name for name, count in ids.items() if count > 1)
-    if not twice:
+    keys = inputs.survey.keys
+    if keys.repeated is not None:
+        twice = keys.row_names(np.flatnonzero(keys.repeated))
+    else:
+        twice = repeated_ids(keys)
+    if not twice.total:
         return None
     return (f"rows occur twice: {_some(twice)}", "find out which are real; never choose by result")
 
 
 def _manifest(inputs: Inputs) -> Problem:
-    found = sorted({record.manifest_sha256 for record in inputs.records})
+    found = sorted(inputs.survey.manifests)
     if len(found) > 1:
         return (
             f"rows of {len(found)} different manifests are mixed",
@@ -134,18 +136,19 @@ def _plan_of_these_rows(inputs: Inputs) -> Problem:
 
 
 def _arms(inputs: Inputs) -> Problem:
-    return _exactly("arm", [a.name for a in inputs.plan.arms], [r.arm for r in inputs.records])
+    keys = inputs.survey.keys
+    found = [keys.arms[place] for place in np.unique(keys.arm()).tolist()]
+    return _exactly("arm", [arm.name for arm in inputs.plan.arms], found)
 
 
 def _sampling(inputs: Inputs) -> Problem:
-    names = [record.sampling_name for record in inputs.records]
+    names = [settings.name for settings in inputs.survey.settings]
     problem = _exactly("sampling setting", inputs.plan.sampling, names)
     if problem is not None:
         return problem
     for name, kind in (("sampled", "greedily"), ("greedy", "with sampling")):
-        rows = [r for r in inputs.records if r.sampling_name == name]
-        wrong = [r.request_id for r in rows if asks_greedy(r) is not (name == "greedy")]
-        if wrong:
+        wrong = inputs.survey.keys.request_ids(inputs.survey.misnamed_as(name))
+        if wrong.total:
             return (
                 f"the setting {name} was measured {kind}: {_some(wrong)}",
                 "measure with the temperature that the setting's name says",
@@ -154,10 +157,10 @@ def _sampling(inputs: Inputs) -> Problem:
 
 
 def _stage(inputs: Inputs) -> Problem:
-    return _exactly("stage", [inputs.plan.stage], [record.stage for record in inputs.records])
+    return _exactly("stage", [inputs.plan.stage], inputs.survey.stages)
 
 
-def _exactly(what: str, wanted: Sequence[str], found: Sequence[str]) -> Problem:
+def _exactly(what: str, wanted: Sequence[str], found: Iterable[str]) -> Problem:
     missing = sorted(set(wanted) - set(found))
     foreign = sorted(set(found) - set(wanted))
     parts = []
@@ -170,72 +173,54 @@ def _exactly(what: str, wanted: Sequence[str], found: Sequence[str]) -> Problem:
 
 def _same_inputs(inputs: Inputs) -> Problem:
     """The arms of one request must have seen the same prompt and the same settings."""
-    seen: dict[tuple[str, str], tuple[object, ...]] = {}
-    differing = set()
-    for record in inputs.records:
-        settings = {k: v for k, v in record.sampling.items() if k != "seed"}
-        strata = (record.category, record.difficulty, record.language)
-        own = (record.prompt_token_ids, json.dumps(settings, sort_keys=True), strata)
-        request = (record.prompt_id, record.sampling_name)
-        if seen.setdefault(request, own) != own:
-            differing.add("/".join(request))
-    if not differing:
+    differing = inputs.survey.keys.request_names(inputs.survey.unlike)
+    if not differing.total:
         return None
     return (
-        f"arms had different prompts, settings or labels: {_some(sorted(differing))}",
+        f"arms had different prompts, settings or labels: {_some(differing)}",
         "measure all arms from one compiled prompt table",
     )
 
 
 def _numbers_agree(inputs: Inputs) -> Problem:
-    wrong = [r.request_id for r in inputs.records if r.error is None and not agrees(r)]
-    if not wrong:
+    wrong = inputs.survey.keys.request_ids(inputs.survey.contradictory)
+    if not wrong.total:
         return None
     return (f"numbers contradict each other in {_some(wrong)}", "find the fault in the measurement")
 
 
 def _missing(inputs: Inputs) -> Problem:
-    """Requests without a usable row in every arm; failed ones are judged by the error rule."""
-    arms = [arm.name for arm in inputs.plan.arms]
-    rows = {(r.prompt_id, r.sampling_name, r.arm): r for r in inputs.records}
-    prompts = sorted({record.prompt_id for record in inputs.records})
-    requests = [(prompt, sampling) for prompt in prompts for sampling in inputs.plan.sampling]
-    drafting = {arm.name for arm in inputs.plan.arms if arm.draft}
-    gaps = []
-    for prompt, sampling in requests:
-        found = {arm: rows.get((prompt, sampling, arm)) for arm in arms}
-        complete = [r for r in found.values() if r is not None and r.error is None]
-        scored = {record.quality is None for record in complete}
-        if (
-            None in found.values()
-            or len(scored) > 1
-            or any(_lacks(record, drafts=record.arm in drafting) for record in complete)
-        ):
-            gaps.append(f"{prompt}/{sampling}")
+    """Requests without a usable row in every arm; failed ones are judged by the error rule.
+
+    Of rows that occur twice, which is refused elsewhere, each has to be complete.
+    """
+    rows, sampling = inputs.survey, inputs.plan.sampling
+    gaps = ~rows.present.all(axis=2) | rows.lacking.any(axis=2) | (rows.scored & rows.unscored)
+    gaps = gaps[:, [rows.grid.settings.index(name) for name in sampling]]
+    found = int(gaps.sum())
     allowed = inputs.plan.missing_data.max_missing_share
-    if not requests or len(gaps) / len(requests) <= allowed:
+    if not gaps.size or found / gaps.size <= allowed:
         return None
+    first = [
+        f"{rows.keys.prompts[place // len(sampling)].as_py()}/{sampling[place % len(sampling)]}"
+        for place in np.flatnonzero(gaps)[:SHOWN].tolist()
+    ]
     return (
-        f"{len(gaps)} of {len(requests)} requests lack a row or a number in some arm "
-        f"({_some(gaps)}); the plan allows {allowed:.1%}",
+        f"{found} of {gaps.size} requests lack a row or a number in some arm "
+        f"({_some(Shown(first, found))}); the plan allows {allowed:.1%}",
         "complete the measurement; a gap may hide the worst results",
     )
 
 
-def _lacks(record: Record, *, drafts: bool) -> bool:
-    needed: list[object] = [record.output_tokens, record.ttft_s, record.e2e_s]
-    if drafts:
-        needed += [record.steps, record.drafted, record.accepted]
-    return None in needed
-
-
 def _baseline_works(inputs: Inputs) -> Problem:
-    rows = [record for record in inputs.records if record.arm == inputs.plan.baseline]
-    failed = [record.request_id for record in rows if record.error is not None]
-    if not rows or len(failed) / len(rows) <= inputs.plan.missing_data.max_missing_share:
+    survey = inputs.survey
+    own = survey.rows_of(inputs.plan.baseline)
+    rows, failed = int(own.sum()), np.flatnonzero(own & survey.failed)
+    if not rows or len(failed) / rows <= inputs.plan.missing_data.max_missing_share:
         return None
     return (
-        f"the baseline failed on {len(failed)} of {len(rows)} requests ({_some(failed)})",
+        f"the baseline failed on {len(failed)} of {rows} requests "
+        f"({_some(survey.keys.request_ids(failed))})",
         "repair the baseline: there is nothing to compare with",
     )
 
@@ -243,18 +228,16 @@ def _baseline_works(inputs: Inputs) -> Problem:
 def _speculation(inputs: Inputs) -> Problem:
     """An arm must have done what the plan says it does."""
     for arm in inputs.plan.arms:
-        rows = [r for r in inputs.records if r.arm == arm.name and r.error is None]
-        drafted = sum(record.drafted or 0 for record in rows)
-        if arm.draft is None and drafted:
+        work = inputs.survey.work[arm.name]
+        if arm.draft is None and work.drafted:
             return (f"arm {arm.name} should decode plainly but drafted", "check the arm's set-up")
-        if arm.draft is not None and rows and not drafted:
+        if arm.draft is not None and work.rows and not work.drafted:
             return (f"arm {arm.name} never drafted a token", "check the arm's set-up")
         gamma = arm.num_speculative_tokens
-        sizes = {len(r.acceptance_histogram) for r in rows if r.acceptance_histogram}
-        if gamma is not None and sizes - {gamma + 1}:
+        if gamma is not None and work.sizes - {gamma + 1}:
             return (
                 f"arm {arm.name} should draft {gamma} tokens a step, its histograms say "
-                f"{sorted(size - 1 for size in sizes)}",
+                f"{sorted(size - 1 for size in work.sizes)}",
                 "measure with the plan's num_speculative_tokens",
             )
     return None
@@ -279,8 +262,7 @@ _CHECKS: dict[str, Callable[[Inputs], Problem]] = {
 
 def _complete(inputs: Inputs) -> RuleResult:
     """A run that ended early is INCONCLUSIVE, whatever it had measured so far."""
-    profiles = sorted({record.profile or "none" for record in inputs.records})
-    prompts = len({record.prompt_id for record in inputs.records})
+    profiles, prompts = sorted(inputs.survey.profiles), inputs.survey.prompts
     expected = inputs.plan.prompts_expected
     wanted = expected.get(profiles[0]) if len(profiles) == 1 else None
     if wanted is not None and prompts >= wanted:

@@ -1,27 +1,32 @@
-"""Rows as callers hold them, made into the table that is decided on."""
+"""Rows as callers hold them, made into what is decided on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from specdecode.errors import ConfigError
+from specdecode.measurement.source import ParquetSource
 
 Rows = Any
-"""An arrow table, a pandas DataFrame, or a sequence of mappings."""
+"""A path, an arrow table, a pandas DataFrame, or a sequence of mappings."""
 
-_KINDS = "an arrow table (read_parquet gives one), a pandas DataFrame or a list of mappings"
+_KINDS = "a pathlib.Path to parquet, an arrow table, a pandas DataFrame or a list of mappings"
 
 
-def as_table(rows: Rows) -> pa.Table:
-    """The rows as an arrow table, whose columns are yet to be checked.
+def as_rows(rows: Rows) -> pa.Table | ParquetSource:
+    """The rows as an arrow table or open files, whose columns are yet to be checked.
 
     Raises:
         ConfigError: rows are of another kind, or their values do not fit into columns.
+        EvidenceError: a path leads to no file, or to one that is not parquet.
     """
+    if isinstance(rows, Path):
+        return ParquetSource(rows)
     if isinstance(rows, pa.Table):
         return rows
     try:

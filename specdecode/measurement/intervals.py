@@ -4,12 +4,20 @@ A speed ratio is a ratio of two pooled metrics, each itself Σ numerator / Σ de
 prompts keeps all that one prompt contributed together (both arms, every sampling setting), so
 neither the pairing nor the correlation of a prompt's tokens is lost. Fewer than two prompts give
 no interval: None.
+
+Requests come as records or, where there are many, as cells of a grid; the intervals are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from specdecode.measurement.arrays import FloatArray
+from specdecode.measurement.grid import Pairs, Requests
 from specdecode.measurement.metrics import Metric
 from specdecode.measurement.pairing import Pairing
 from specdecode.measurement.records import Record
@@ -23,40 +31,41 @@ from specdecode.statistics.bootstrap import (
 
 RESAMPLES = 2000
 
+Prompts = npt.NDArray[np.integer[Any]]
+Keyed = tuple[str, tuple[float, ...]]
+
 
 def metric_interval(
-    metric: Metric, records: Sequence[Record], *, level: float, seed: int
+    metric: Metric, requests: Sequence[Record] | Requests, *, level: float, seed: int
 ) -> Interval | None:
     """Pooled metric of one arm with an interval over prompts."""
-    found = [(r.prompt_id, parts) for r in records if (parts := metric.parts(r)) is not None]
-    found.sort()  # the draws follow the order of the rows; the result must not
+    prompts: Prompts
+    if isinstance(requests, Requests):
+        sample = requests.sample(metric)
+        prompts, parts = sample.prompts, sample.parts
+    else:
+        found = [(r.prompt_id, p) for r in requests if (p := metric.parts(r)) is not None]
+        # The draws follow the order of the rows; the result must not.
+        prompts, parts = _columns(sorted(found), 2)
     return paired_ratio_interval(
-        [parts[0] for _, parts in found],
-        [parts[1] for _, parts in found],
-        clusters=[prompt for prompt, _ in found],
-        level=level,
-        resamples=RESAMPLES,
-        seed=seed,
+        parts[0], parts[1], clusters=prompts, level=level, resamples=RESAMPLES, seed=seed
     )
 
 
-def ratio_interval(metric: Metric, pairing: Pairing, *, level: float, seed: int) -> Interval | None:
+def ratio_interval(
+    metric: Metric, pairing: Pairing | Pairs, *, level: float, seed: int
+) -> Interval | None:
     """Pooled metric of the arm / pooled metric of the baseline, over pairs where both have it.
 
     Returns:
         The interval, `n` prompts in it; None with fewer than two prompts, or when the baseline's
         metric is zero in some resample.
     """
-    found = []
-    for base, arm in pairing.pairs:
-        base_parts, arm_parts = metric.parts(base), metric.parts(arm)
-        if base_parts is not None and arm_parts is not None:
-            found.append((base.prompt_id, arm_parts, base_parts))
-    found.sort()  # the draws follow the order of the rows; the result must not
+    prompts, parts = _paired_parts(metric, pairing, ordered_by_value=True)
     return paired_ratio_of_ratios_interval(
-        ([arm[0] for _, arm, _ in found], [arm[1] for _, arm, _ in found]),
-        ([base[0] for _, _, base in found], [base[1] for _, _, base in found]),
-        clusters=[prompt for prompt, _, _ in found],
+        (parts[0], parts[1]),
+        (parts[2], parts[3]),
+        clusters=prompts,
         level=level,
         resamples=RESAMPLES,
         seed=seed,
@@ -64,7 +73,7 @@ def ratio_interval(metric: Metric, pairing: Pairing, *, level: float, seed: int)
 
 
 def quantile_ratio_interval(
-    metric: Metric, pairing: Pairing, quantile: float, *, level: float, seed: int
+    metric: Metric, pairing: Pairing | Pairs, quantile: float, *, level: float, seed: int
 ) -> Interval | None:
     """A quantile over the arm's requests / the same quantile over the baseline's.
 
@@ -77,7 +86,7 @@ def quantile_ratio_interval(
 
 
 def difference_interval(
-    metric: Metric, pairing: Pairing, *, level: float, seed: int
+    metric: Metric, pairing: Pairing | Pairs, *, level: float, seed: int
 ) -> Interval | None:
     """Mean over pairs of (arm − baseline), pairs where both have the metric."""
     clusters, arms, bases = _paired_values(metric, pairing)
@@ -86,13 +95,31 @@ def difference_interval(
     )
 
 
-def _paired_values(metric: Metric, pairing: Pairing) -> tuple[list[str], list[float], list[float]]:
+def _paired_values(
+    metric: Metric, pairing: Pairing | Pairs
+) -> tuple[Prompts, FloatArray, FloatArray]:
     """Prompt, arm's value, baseline's value of each pair where both have one."""
-    clusters, arms, bases = [], [], []
+    prompts, parts = _paired_parts(metric, pairing, ordered_by_value=False)
+    return prompts, parts[0] / parts[1], parts[2] / parts[3]
+
+
+def _paired_parts(
+    metric: Metric, pairing: Pairing | Pairs, *, ordered_by_value: bool
+) -> tuple[Prompts, tuple[FloatArray, ...]]:
+    if isinstance(pairing, Pairs):
+        sample = pairing.sample(metric, ordered_by_value=ordered_by_value)
+        return sample.prompts, sample.parts
+    found: list[Keyed] = []
     for base, arm in pairing.pairs:
-        base_value, arm_value = metric.value(base), metric.value(arm)
-        if base_value is not None and arm_value is not None:
-            clusters.append(base.prompt_id)
-            arms.append(arm_value)
-            bases.append(base_value)
-    return clusters, arms, bases
+        base_parts, arm_parts = metric.parts(base), metric.parts(arm)
+        if base_parts is not None and arm_parts is not None:
+            found.append((base.prompt_id, (*arm_parts, *base_parts)))
+    return _columns(sorted(found) if ordered_by_value else found, 4)
+
+
+def _columns(found: Sequence[Keyed], width: int) -> tuple[Prompts, tuple[FloatArray, ...]]:
+    """Prompts as numbers in order of appearance, and each part as a column."""
+    numbers: dict[str, int] = {}
+    prompts = [numbers.setdefault(prompt, len(numbers)) for prompt, _ in found]
+    values = np.array([parts for _, parts in found], dtype=np.float64).reshape(-1, width)
+    return np.array(prompts, dtype=np.int64), tuple(values.T)

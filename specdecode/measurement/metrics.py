@@ -5,21 +5,41 @@ same; request-weighted it is the mean of the requests' own ratios. For plain qua
 TTFT the denominator is 1 and the two agree. A request that failed, or lacks an input, has no value
 (null) and enters neither sum; `Summary.n` says how many did.
 
+A definition serves single records and whole columns alike: it is arithmetic on numbers or arrays,
+in which a missing value is NaN, so whatever is computed from one is missing too.
+
 The table in docs/metrics.md is generated from `METRICS` and compared with it by a test.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from specdecode.measurement.arrays import BoolArray, FloatArray
 from specdecode.measurement.records import Record
 
 Parts = tuple[float, float]
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+
+class Numbers(Protocol):
+    """Fields of a record as numbers: of one request a float, of many an array; NaN is missing."""
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+class _OfRecord:
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def __getattr__(self, name: str) -> float:
+        value = getattr(self._record, name)
+        return math.nan if value is None else value
 
 
 @dataclass(frozen=True)
@@ -30,25 +50,34 @@ class Metric:
         name: key in reports and plans; carries the unit.
         better: which direction is an improvement.
         definition: for people; states numerator and denominator.
-        formula: (numerator, denominator) of one successful request, or None when it has no value.
+        formula: (numerator, denominator) of successful requests.
     """
 
     name: str
     better: Literal["higher", "lower", "neither"]
     definition: str
-    formula: Callable[[Record], Parts | None]
+    formula: Callable[[Numbers], tuple[Any, Any]]
 
     def parts(self, record: Record) -> Parts | None:
         """Numerator and denominator, or None: request failed, input missing, denominator 0."""
         if record.error is not None:
             return None
-        parts = self.formula(record)
-        return None if parts is None or parts[1] <= 0 else parts
+        top, bottom = self.formula(_OfRecord(record))
+        return (top, bottom) if bottom > 0 and not math.isnan(top) else None
 
     def value(self, record: Record) -> float | None:
         """The request's own value, or None."""
         parts = self.parts(record)
         return None if parts is None else parts[0] / parts[1]
+
+    def columns(self, numbers: Numbers) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Numerators, denominators, and which requests have a value; all [n].
+
+        Args:
+            numbers: float64 columns [n], all NaN for requests that failed.
+        """
+        top, bottom = np.broadcast_arrays(*self.formula(numbers))
+        return top, bottom, (bottom > 0) & ~np.isnan(top)
 
 
 @dataclass(frozen=True)
@@ -83,65 +112,46 @@ def summarise_metric(metric: Metric, records: Iterable[Record]) -> Summary:
     )
 
 
-def _over(numerator: float | None, denominator: float | None) -> Parts | None:
-    return None if numerator is None or denominator is None else (numerator, denominator)
-
-
-def _tpot(record: Record) -> Parts | None:
-    e2e, ttft, tokens = record.e2e_s, record.ttft_s, record.output_tokens
-    if e2e is None or ttft is None or tokens is None or tokens <= 1:
-        return None
-    return (e2e - ttft, tokens - 1)
-
-
-def _acceptance_length(record: Record) -> Parts | None:
-    if record.steps is None or record.accepted is None:
-        return None
-    return (record.steps + record.accepted, record.steps)
-
-
-def _share(name: Literal["draft_s", "verify_s", "other_s"]) -> Callable[[Record], Parts | None]:
-    return lambda record: _over(getattr(record, name), record.e2e_s)
-
-
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("ttft_s", "lower", "Time to first token: seconds from the start of the request "
-               "until its first token is there.", lambda r: _over(r.ttft_s, 1.0)),
+               "until its first token is there.", lambda r: (r.ttft_s, 1.0)),
         Metric("tpot_s", "lower", "Time per output token after the first: (e2e − ttft) / "
-               "(output tokens − 1), in seconds. Null with fewer than two tokens.", _tpot),
+               "(output tokens − 1), in seconds. Null with fewer than two tokens.",
+               lambda r: (r.e2e_s - r.ttft_s, r.output_tokens - 1)),
         Metric("e2e_s", "lower", "Seconds from the start of the request until its last token.",
-               lambda r: _over(r.e2e_s, 1.0)),
+               lambda r: (r.e2e_s, 1.0)),
         Metric("output_tokens_per_s", "higher", "Output throughput of one stream: output tokens / "
                "e2e seconds. Includes the time to the first token.",
-               lambda r: _over(r.output_tokens, r.e2e_s)),
+               lambda r: (r.output_tokens, r.e2e_s)),
         Metric("output_tokens", "neither", "Visible tokens per reply.",
-               lambda r: _over(r.output_tokens, 1.0)),
+               lambda r: (r.output_tokens, 1.0)),
         Metric("mean_acceptance_length", "higher", "Tokens per draft-and-verify step, bonus or "
                "resampled token INCLUDED: 1 + accepted / steps, between 1 and γ + 1. When "
                "decoding plainly 1, or null if the engine counts no steps there. Other names: "
                "block efficiency, mean accepted tokens.",
-               _acceptance_length),
+               lambda r: (r.steps + r.accepted, r.steps)),
         Metric("acceptance_rate", "neither", "Accepted draft tokens / proposed draft tokens, those "
                "after a rejection counted as proposed. Falls with γ by arithmetic, so it is never "
                "compared across draft lengths or gated on. Null without proposals.",
-               lambda r: _over(r.accepted, r.drafted)),
+               lambda r: (r.accepted, r.drafted)),
         Metric("output_tokens_per_step", "higher", "Visible tokens / steps. Differs from the mean "
                "acceptance length by the first token, which the prompt's own pass gives, and where "
                "a stop or the length limit cut off the last block.",
-               lambda r: _over(r.output_tokens, r.steps)),
+               lambda r: (r.output_tokens, r.steps)),
         Metric("target_tokens_per_output_token", "lower", "Token amplification: token rows the "
                "target computed after prefill / visible tokens. Just under 1 when decoding "
                "plainly (the prompt's pass gives the first token), at worst γ + 1.",
-               lambda r: _over(r.target_tokens, r.output_tokens)),
-        Metric("draft_share", "neither", "Share of e2e time spent drafting.", _share("draft_s")),
+               lambda r: (r.target_tokens, r.output_tokens)),
+        Metric("draft_share", "neither", "Share of e2e time spent drafting.",
+               lambda r: (r.draft_s, r.e2e_s)),
         Metric("verify_share", "neither", "Share of e2e time spent in target passes and the "
-               "acceptance rule.", _share("verify_s")),
+               "acceptance rule.", lambda r: (r.verify_s, r.e2e_s)),
         Metric("other_share", "neither", "Share of e2e time spent in neither of the two.",
-               _share("other_s")),
+               lambda r: (r.other_s, r.e2e_s)),
         Metric("quality", "higher", "Score of the prompt's programmatic checker, 0 to 1. Null for "
-               "prompts without a checker, which do not enter.", lambda r: _over(r.quality, 1.0)),
+               "prompts without a checker, which do not enter.", lambda r: (r.quality, 1.0)),
     )
 }  # fmt: skip
 

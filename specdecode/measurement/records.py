@@ -217,6 +217,12 @@ _FIELDS: list[pa.Field[Any]] = [
 
 RECORD_SCHEMA: pa.Schema = pa.schema(_FIELDS, metadata={"specdecode.schema": SCHEMA_NAME})
 
+LABELS = (
+    "arm", "stage", "profile", "category", "difficulty", "language", "finish_reason", "sampling",
+    "manifest_sha256",
+)  # fmt: skip
+"""Text columns that hold few different values, whatever the number of rows."""
+
 
 def to_table(records: Iterable[Record]) -> pa.Table:
     """Records as an arrow table with `RECORD_SCHEMA`, in the order given."""
@@ -287,8 +293,24 @@ def to_records(table: pa.Table) -> Iterator[Record]:
         try:
             yield Record.model_validate(row)
         except ValidationError as error:
-            label = row.get("request_id", "?")
-            raise EvidenceError(f"row {index} ({label}): {_first_problem(error)}") from error
+            raise EvidenceError(f"row {index} {_labelled(row, error)}") from error
+
+
+def fault_of_row(row: pa.RecordBatch) -> str | None:
+    """What keeps the only row of a batch from being a record: "(request): field: problem"."""
+    try:
+        [fields] = row.to_pylist()
+    except (ValueError, OverflowError) as error:
+        return f"started_at: {error}"
+    try:
+        Record.model_validate(fields)
+    except ValidationError as error:
+        return _labelled(fields, error)
+    return None
+
+
+def _labelled(row: dict[str, Any], error: ValidationError) -> str:
+    return f"({row.get('request_id', '?')}): {_first_problem(error)}"
 
 
 def checked(table: pa.Table, where: Path | str = "rows") -> pa.Table:

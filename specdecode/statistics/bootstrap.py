@@ -6,7 +6,8 @@ right only asymptotically, hence too narrow over few prompts (the rules ask for 
 valid for one look at a sample whose size was fixed before, not for repeated looks (see `betting`).
 
 Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987), as implemented in
-`scipy.stats.bootstrap`.
+`scipy.stats.bootstrap`. Above `MOST_DRAWN` clusters the closed forms of `large_samples` take over,
+which need no draws: "abc" for smooth statistics, "woodruff" for quantiles.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from specdecode.errors import ConfigError
+from specdecode.statistics.large_samples import abc_limits, enough_in, quantile_ratio_limits
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Method = Literal["bca", "percentile"]
+Values = Sequence[float] | FloatArray
+Clusters = Sequence[Hashable] | npt.NDArray[np.integer[Any]]
+
+MOST_DRAWN = 4096
+"""Clusters up to which samples are drawn; the jackknife within BCa takes their number squared."""
 
 # Rows of the [resamples, clusters] index matrix are made in blocks of about this many entries.
 _BLOCK_ENTRIES = 4_000_000
@@ -41,7 +48,7 @@ class Interval:
         high: upper end.
         n: number of clusters (prompts) behind it.
         level: nominal coverage, for example 0.95.
-        method: how it was made: "bca", "percentile", "clopper-pearson", …
+        method: how it was made: "bca", "percentile", "abc", "woodruff", "clopper-pearson", …
     """
 
     estimate: float
@@ -56,7 +63,7 @@ class Interval:
         return asdict(self)
 
 
-def partition(n: int, clusters: Sequence[Hashable] | None) -> IntArray:
+def partition(n: int, clusters: Clusters | None) -> IntArray:
     """Cluster number of each row, 0..K-1; the one place where clusters are formed.
 
     Args:
@@ -73,6 +80,8 @@ def partition(n: int, clusters: Sequence[Hashable] | None) -> IntArray:
         return np.arange(n, dtype=np.int64)
     if len(clusters) != n:
         raise ConfigError(f"{len(clusters)} cluster keys for {n} rows: give one key per row")
+    if isinstance(clusters, np.ndarray) and np.issubdtype(clusters.dtype, np.integer):
+        return _numbered(clusters)
     numbers: dict[Hashable, int] = {}
     codes = np.empty(n, dtype=np.int64)
     for row, key in enumerate(clusters):
@@ -82,11 +91,21 @@ def partition(n: int, clusters: Sequence[Hashable] | None) -> IntArray:
     return codes
 
 
+def _numbered(keys: npt.NDArray[np.integer[Any]]) -> IntArray:
+    steps = np.diff(keys)
+    if (steps >= 0).all():
+        return np.concatenate([[0], np.cumsum(steps > 0)]).astype(np.int64)[: len(keys)]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[inverse]
+
+
 def paired_ratio_interval(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
+    numerator: Values,
+    denominator: Values,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -118,6 +137,8 @@ def paired_ratio_interval(
         raise ConfigError(f"denominator of row {row} is negative: {bottom[row]}")
     codes = partition(len(top), clusters)
     tops, bottoms = _cluster_sums(top, codes), _cluster_sums(bottom, codes)
+    if len(tops) > MOST_DRAWN:
+        return _closed(np.stack([tops, bottoms]), lambda m: m[0] / m[1], (1,), level)
 
     def ratio(index: IntArray, axis: int = -1) -> FloatArray:
         return _quotient(tops[index].sum(axis=axis), bottoms[index].sum(axis=axis))
@@ -126,10 +147,10 @@ def paired_ratio_interval(
 
 
 def paired_ratio_of_ratios_interval(
-    first: tuple[Sequence[float], Sequence[float]],
-    second: tuple[Sequence[float], Sequence[float]],
+    first: tuple[Values, Values],
+    second: tuple[Values, Values],
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -157,7 +178,11 @@ def paired_ratio_of_ratios_interval(
     below = _pair(*second, "second numerator", "second denominator")
     _pair(first[0], second[0], "first", "second")
     codes = partition(len(above[0]), clusters)
-    sums = np.stack([_cluster_sums(values, codes) for values in (*above, *below)])
+    sums = np.empty((4, int(codes.max(initial=-1)) + 1))
+    for place, values in enumerate((*above, *below)):
+        sums[place] = _cluster_sums(values, codes)
+    if sums.shape[1] > MOST_DRAWN:
+        return _closed(sums, lambda m: m[0] / m[1] / (m[2] / m[3]), (1, 2, 3), level)
 
     def ratio(index: IntArray, axis: int = -1) -> FloatArray:
         top, under, other_top, other_under = (part[index].sum(axis=axis) for part in sums)
@@ -169,10 +194,10 @@ def paired_ratio_of_ratios_interval(
 
 
 def paired_difference_interval(
-    first: Sequence[float],
-    second: Sequence[float],
+    first: Values,
+    second: Values,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -187,6 +212,8 @@ def paired_difference_interval(
     codes = partition(len(left), clusters)
     sums = _cluster_sums(left - right, codes)
     counts = _cluster_sums(np.ones(len(left)), codes)
+    if len(sums) > MOST_DRAWN:
+        return _closed(np.stack([sums, counts]), lambda m: m[0] / m[1], (1,), level)
 
     def mean(index: IntArray, axis: int = -1) -> FloatArray:
         return np.asarray(sums[index].sum(axis=axis) / counts[index].sum(axis=axis))
@@ -195,11 +222,11 @@ def paired_difference_interval(
 
 
 def paired_quantile_ratio_interval(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
+    numerator: Values,
+    denominator: Values,
     quantile: float,
     *,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int,
@@ -226,6 +253,10 @@ def paired_quantile_ratio_interval(
         raise ConfigError(f"quantile must lie inside (0, 1), not {quantile}")
     top, bottom = _pair(numerator, denominator, "numerator", "denominator")
     codes = partition(len(top), clusters)
+    if (n := int(codes.max(initial=-1)) + 1) > MOST_DRAWN:
+        _check(level, resamples)
+        found = quantile_ratio_limits(top, bottom, codes, quantile, level)
+        return None if found is None else Interval(*found, n, level, "woodruff")
     members = [np.flatnonzero(codes == code) for code in range(int(codes.max(initial=-1)) + 1)]
 
     def ratio(index: IntArray, axis: int = -1) -> FloatArray:
@@ -242,7 +273,7 @@ def paired_quantile_ratio_interval(
 
 
 def _pair(
-    first: Sequence[float], second: Sequence[float], first_name: str, second_name: str
+    first: Values, second: Values, first_name: str, second_name: str
 ) -> tuple[FloatArray, FloatArray]:
     if len(first) != len(second):
         raise ConfigError(
@@ -251,7 +282,11 @@ def _pair(
         )
     arrays = []
     for name, values in ((first_name, first), (second_name, second)):
-        array = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        if isinstance(values, np.ndarray):
+            array = np.asarray(values, dtype=np.float64)
+        else:
+            known = [np.nan if value is None else value for value in values]
+            array = np.array(known, dtype=np.float64)
         if not np.isfinite(array).all():
             row = int(np.argmin(np.isfinite(array)))
             raise ConfigError(
@@ -272,6 +307,30 @@ def _cluster_sums(values: FloatArray, codes: IntArray) -> FloatArray:
     return sums.astype(np.float64)
 
 
+def _check(level: float, resamples: int) -> None:
+    if not 0 < level < 1:
+        raise ConfigError(f"level must lie inside (0, 1), not {level}")
+    if resamples < 1:
+        raise ConfigError(f"resamples must be at least 1, not {resamples}")
+
+
+def _closed(
+    sums: FloatArray,
+    function: Callable[[FloatArray], Any],
+    denominators: tuple[int, ...],
+    level: float,
+) -> Interval | None:
+    """The interval of a function of mean cluster sums [d, K], which are overwritten."""
+    _check(level, 1)
+    estimate = float(function(sums.sum(axis=1)))
+    if not all(enough_in(sums[place]) for place in denominators):
+        return None
+    ends = abc_limits(sums, lambda means: float(function(means)), level)
+    if ends is None:
+        return None
+    return Interval(estimate, *ends, sums.shape[1], level, "abc")
+
+
 def _interval(
     n: int,
     statistic: Callable[..., FloatArray],
@@ -282,10 +341,7 @@ def _interval(
     method: Method,
 ) -> Interval | None:
     """Bootstraps cluster numbers, so that one core serves every statistic."""
-    if not 0 < level < 1:
-        raise ConfigError(f"level must lie inside (0, 1), not {level}")
-    if resamples < 1:
-        raise ConfigError(f"resamples must be at least 1, not {resamples}")
+    _check(level, resamples)
     if n < 2:
         return None
     everything = np.arange(n, dtype=np.int64)

@@ -146,7 +146,7 @@ def sealed(tmp_path_factory, tiny_target):
         *("--order-seed", 1, "--json"),
     )
     made = command("keys", "new", "Ada", "--out", "../ada.pem", "--json")
-    (root / "plans/signers.yaml").write_text(json.dumps([made["signer"]]))
+    (root / "plans/signers.yaml").write_text(yaml.safe_dump([made["signer"]]))
     git(root, "init", "-q")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "before the seal")

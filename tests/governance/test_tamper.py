@@ -204,7 +204,7 @@ def rows_changed(files, change):
     rows = [json.loads(line) for line in files["rows.jsonl"].splitlines()]
     rows = change(rows) or rows
     lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() for row in rows)
-    digest = rows_digest(lines)
+    digest = rows_digest(rows)
     same = lambda document: document.update(rows_sha256=digest)  # noqa: E731
     return {
         "rows.jsonl": b"".join(line + b"\n" for line in lines),
@@ -288,6 +288,16 @@ def test_reordered_rows_are_seen(bundle, checked):
 
     assert (code, wrong) == (3, {"rows"})
     assert "rows.jsonl is not in order" in text
+
+
+def test_rows_spelled_otherwise_are_seen(bundle, checked):
+    """The digest is of what rows say, so their spelling needs a check of its own."""
+    rows = bundle["rows.jsonl"].replace(b'": ', b'":  ', 1)
+
+    code, wrong, text = checked(repacked(unsigned(bundle, **{"rows.jsonl": rows})))
+
+    assert (code, wrong) == (3, {"rows"})
+    assert "rows.jsonl is spelled otherwise" in text
 
 
 def entry(document, name, stratum=None):

@@ -24,8 +24,8 @@ class AcceptanceLength(IntervalRule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
-        records = evidence.of(self.arm, self.sampling)
+        requests = evidence.requests(self.arm, self.sampling)
         interval = metric_interval(
-            METRICS["mean_acceptance_length"], records, level=self.level, seed=evidence.seed
+            METRICS["mean_acceptance_length"], requests, level=self.level, seed=evidence.seed
         )
         return [self.judge(interval, self.threshold)]

@@ -25,7 +25,7 @@ class EfficiencyGain(IntervalRule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
-        pairing = evidence.pairing(self.arm, baseline=self.versus, sampling=self.sampling)
+        pairs = evidence.pairs(self.arm, baseline=self.versus, sampling=self.sampling)
         metric = METRICS["mean_acceptance_length"]
-        interval = ratio_interval(metric, pairing, level=self.level, seed=evidence.seed)
-        return [self.judge(interval, self.threshold, n=len(set(pairing.clusters)))]
+        interval = ratio_interval(metric, pairs, level=self.level, seed=evidence.seed)
+        return [self.judge(interval, self.threshold, n=pairs.prompts)]

@@ -26,9 +26,8 @@ class ErrorRate(Rule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry; `n` counts requests."""
-        records = evidence.of(self.arm)
-        n, failed = len(records), [r for r in records if r.error is not None]
-        interval = proportion_interval(len(failed), n, level=self.level)
+        n, failed = evidence.failures(self.arm)
+        interval = proportion_interval(failed.total, n, level=self.level)
         if interval is None:
             return [
                 self.result(
@@ -39,8 +38,8 @@ class ErrorRate(Rule):
                     n=0,
                 )
             ]
-        shown = ", ".join(r.request_id for r in failed[:5])
-        reason = f"{len(failed)} of {n} requests failed" + (f" ({shown})" if failed else "")
+        shown = ", ".join(failed.first)
+        reason = f"{failed.total} of {n} requests failed" + (f" ({shown})" if shown else "")
         reason += f"; at most {self.max_rate:.2%} may"
         if interval.estimate > self.max_rate:
             outcome, remedy = Outcome.FAIL, f"find out why {shown} failed"

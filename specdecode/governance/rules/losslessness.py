@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from specdecode.governance.consistency import asks_greedy
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.rules.base import Rule
 from specdecode.governance.verdict import Outcome, RuleResult
-from specdecode.measurement.records import Record
 
 Finding = tuple[Outcome, str, str | None]
 _AGAIN = "run the audit stage on these rows"
@@ -51,7 +49,7 @@ class Losslessness(Rule):
             return trusted if trusted[0] is Outcome.INVALID else own
         if own[0] is not Outcome.PASS or trusted[0] is not Outcome.PASS:
             return own if own[0] is not Outcome.PASS else trusted
-        if any(_sampled(record) for record in evidence.of(self.arm)):
+        if evidence.sampled(self.arm):
             for arm in (self.arm, control):
                 if (unread := _unread(audit, arm)) is not None:
                     return unread
@@ -84,10 +82,6 @@ def _arm(word: str | None, arm: str) -> Finding:
         remedy = "find the faulty step in this arm's decoding; speed means nothing before that"
         return Outcome.FAIL, reason, remedy
     return Outcome.INVALID, f"the audit says nothing about arm {arm}", _AGAIN
-
-
-def _sampled(record: Record) -> bool:
-    return record.sampling_name == "sampled" or not asks_greedy(record)
 
 
 def _unread(audit: Mapping[str, object], arm: str) -> Finding | None:

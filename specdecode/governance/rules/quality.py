@@ -26,13 +26,9 @@ class QualityNonInferiority(IntervalRule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
-        pairing = evidence.pairing(self.arm, sampling=self.sampling)
+        pairs = evidence.pairs(self.arm, sampling=self.sampling)
         interval = difference_interval(
-            METRICS["quality"], pairing, level=self.level, seed=evidence.seed
+            METRICS["quality"], pairs, level=self.level, seed=evidence.seed
         )
-        scored = {
-            base.prompt_id
-            for base, arm in pairing.pairs
-            if base.quality is not None and arm.quality is not None
-        }
-        return [self.judge(interval, -self.margin, n=len(scored))]
+        scored = len(set(pairs.sample(METRICS["quality"]).prompts.tolist())) if not interval else 0
+        return [self.judge(interval, -self.margin, n=scored)]

@@ -24,8 +24,8 @@ class SpeedRatio(IntervalRule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
-        pairing = evidence.pairing(self.arm, sampling=self.sampling)
+        pairs = evidence.pairs(self.arm, sampling=self.sampling)
         interval = ratio_interval(
-            METRICS["output_tokens_per_s"], pairing, level=self.level, seed=evidence.seed
+            METRICS["output_tokens_per_s"], pairs, level=self.level, seed=evidence.seed
         )
-        return [self.judge(interval, self.threshold, n=len(set(pairing.clusters)))]
+        return [self.judge(interval, self.threshold, n=pairs.prompts)]

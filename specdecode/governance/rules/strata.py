@@ -10,10 +10,9 @@ from pydantic import Field
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.rules.base import IntervalRule, Text
 from specdecode.governance.verdict import RuleResult
+from specdecode.measurement.grid import Pairs
 from specdecode.measurement.intervals import difference_interval, ratio_interval
 from specdecode.measurement.metrics import METRICS
-from specdecode.measurement.pairing import Pairing
-from specdecode.measurement.records import Record
 from specdecode.statistics.bootstrap import Interval
 
 Stratum = Literal["category", "language", "difficulty", "sampling"]
@@ -46,17 +45,17 @@ class Strata(IntervalRule):
         """One entry per listed stratum, in the order of the plan."""
         named = [(by, value) for by, values in self.strata.items() for value in values]
         level = 1 - (1 - self.level) / len(named)
-        everything = evidence.pairing(self.arm, sampling=self.sampling)
+        everything = evidence.pairs(self.arm, sampling=self.sampling)
         compare = self._comparison(level, evidence.seed)
         entries = []
         for by, value in named:
-            pairing = _restrict(everything, by, value)
+            pairs = everything.within(by, value)
             entries.append(
                 self.judge(
-                    compare(pairing),
+                    compare(pairs),
                     self.threshold,
                     stratum=f"{by}={value}",
-                    n=len(set(pairing.clusters)),
+                    n=pairs.prompts,
                     counts=self.insufficient == "inconclusive",
                 )
             )
@@ -66,16 +65,9 @@ class Strata(IntervalRule):
         """The measure by name."""
         return self.measure.replace("_", " ")
 
-    def _comparison(self, level: float, seed: int) -> Callable[[Pairing], Interval | None]:
+    def _comparison(self, level: float, seed: int) -> Callable[[Pairs], Interval | None]:
         if self.measure == "speed_ratio":
             metric = METRICS["output_tokens_per_s"]
-            return lambda pairing: ratio_interval(metric, pairing, level=level, seed=seed)
+            return lambda pairs: ratio_interval(metric, pairs, level=level, seed=seed)
         metric = METRICS["quality"]
-        return lambda pairing: difference_interval(metric, pairing, level=level, seed=seed)
-
-
-def _restrict(pairing: Pairing, by: Stratum, value: str) -> Pairing:
-    def inside(record: Record) -> bool:
-        return (record.sampling_name if by == "sampling" else getattr(record, by)) == value
-
-    return Pairing(tuple(pair for pair in pairing.pairs if inside(pair[0])), ())
+        return lambda pairs: difference_interval(metric, pairs, level=level, seed=seed)

@@ -29,11 +29,11 @@ class TailLatency(IntervalRule):
 
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
-        pairing = evidence.pairing(self.arm, sampling=self.sampling)
+        pairs = evidence.pairs(self.arm, sampling=self.sampling)
         interval = quantile_ratio_interval(
-            METRICS[self.metric], pairing, self.quantile, level=self.level, seed=evidence.seed
+            METRICS[self.metric], pairs, self.quantile, level=self.level, seed=evidence.seed
         )
-        return [self.judge(interval, self.threshold, n=len(set(pairing.clusters)))]
+        return [self.judge(interval, self.threshold, n=pairs.prompts)]
 
     def label(self) -> str:
         """Metric and quantile by name."""

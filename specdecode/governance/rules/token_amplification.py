@@ -25,6 +25,6 @@ class TokenAmplification(IntervalRule):
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
         metric = METRICS["target_tokens_per_output_token"]
-        records = evidence.of(self.arm, self.sampling)
-        interval = metric_interval(metric, records, level=self.level, seed=evidence.seed)
+        requests = evidence.requests(self.arm, self.sampling)
+        interval = metric_interval(metric, requests, level=self.level, seed=evidence.seed)
         return [self.judge(interval, self.threshold)]

@@ -19,11 +19,12 @@ import io
 import json
 import math
 import re
+import struct
 import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Optional
 
@@ -221,9 +222,51 @@ def check_inputs(bundle: Bundle) -> str:
     return f"{len(entries)} inputs, sealed as {seal[:12]}, are those the rows name"
 
 
-def rows_digest(lines: Sequence[bytes]) -> str:
+COLUMNS = {
+    "request_id": "text", "prompt_id": "text", "arm": "run", "stage": "run", "profile": "run",
+    "category": "prompt", "difficulty": "prompt", "language": "prompt", "prompt_tokens": "q",
+    "prompt_token_ids": "list i", "output_tokens": "q", "output_token_ids": "list i",
+    "output_text": "text", "finish_reason": "run", "sampling": "run", "seed": "q", "ttft_s": "d",
+    "tpot_s": "d", "e2e_s": "d", "draft_s": "d", "verify_s": "d", "other_s": "d", "steps": "q",
+    "drafted": "q", "accepted": "q", "acceptance_histogram": "list q", "target_tokens": "q",
+    "peak_rss_bytes": "q", "error": "text", "quality": "d", "order_index": "q", "started_at": "q",
+    "manifest_sha256": "run",
+}  # fmt: skip
+"""What a row has, in order: numbers and lists by their format in `struct`, text that is a label of
+the run or of the prompt, and other text."""
+
+
+def row_hash(row: Row) -> bytes:
+    """SHA-256 of a row's bytes, which specdecode.measurement.encoding describes."""
+    need(set(row) == set(COLUMNS), f"a row has other fields than it should: {some(row)}")
+    nulls, numbers, sizes, data = 0, b"", b"", b""
+    labels = {"run": hashlib.sha256(), "prompt": hashlib.sha256()}
+    for place, (name, kind) in enumerate(COLUMNS.items()):
+        value = row[name]
+        nulls |= (value is None) << place
+        if name == "sampling":
+            value = json.dumps(value, sort_keys=True, ensure_ascii=False)
+        if name == "started_at" and value is not None:
+            value = (when(value) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+        if kind in ("q", "d"):
+            numbers += struct.pack("<" + kind, 0 if value is None else value)
+            continue
+        if kind.startswith("list"):
+            found = struct.pack(f"<{len(value or ())}{kind[-1]}", *(value or ()))
+        else:
+            found = (value or "").encode("utf-8")
+        size = -1 if value is None else len(found)
+        if kind in labels:
+            labels[kind].update(struct.pack("<q", size) + found)
+        else:
+            sizes, data = sizes + struct.pack("<i", size), data + found
+    fixed = numbers + labels["run"].digest() + labels["prompt"].digest() + sizes
+    return hashlib.sha256(struct.pack("<Q", nulls) + fixed + data).digest()
+
+
+def rows_digest(rows: Iterable[Row]) -> str:
     """The digest by which audit and verdict name their rows; specdecode.measurement.digest."""
-    return sha256(b"".join(line + b"\n" for line in sorted(lines)))
+    return sha256(b"specdecode.rows/2\n" + b"".join(sorted(row_hash(row) for row in rows)))
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
@@ -243,8 +286,10 @@ def check_rows(bundle: Bundle) -> str:
     if verdict["status"] != "INVALID":
         need(audited == named, f"the audit is of rows {audited[:12]}, the verdict of {named[:12]}")
     if record["form"] == "full":
-        own = rows_digest(lines)
+        own = rows_digest(bundle.rows)
         need(named == own, f"the verdict is of rows {named[:12]}, these are {own[:12]}")
+        spelled = [json.dumps(row, sort_keys=True, ensure_ascii=False) for row in bundle.rows]
+        need(lines == [text.encode("utf-8") for text in spelled], "rows.jsonl is spelled otherwise")
         need(lines == sorted(lines), "rows.jsonl is not in order")
         return f"{len(lines)} rows {own[:12]} are those audited and judged"
     leaves = [bytes.fromhex(leaf) for leaf in bundle.raw("rows.leaves").decode("ascii").split()]

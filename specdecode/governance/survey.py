@@ -1,0 +1,241 @@
+"""One look at all rows, in batches: what the checks and the rules need of them, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from specdecode.governance.consistency import Settings, contradictory, read_settings
+from specdecode.governance.likeness import STRATA, Likeness
+from specdecode.measurement.arrays import BoolArray, IntArray, counts, floats, lengths, nulls
+from specdecode.measurement.coding import Coder
+from specdecode.measurement.grid import COUNTS, SCORES, SECONDS, Grid, new_columns
+from specdecode.measurement.keys import Keys, Rows, read_keys
+from specdecode.measurement.source import Source
+
+_COLUMNS = (
+    *("sampling", *STRATA, "stage", "profile", "manifest_sha256", "error", "finish_reason"),
+    *("prompt_token_ids", "acceptance_histogram", "tpot_s", "drafted", *COUNTS, *SECONDS, *SCORES),
+)
+
+
+@dataclass
+class ArmWork:
+    """What the successful rows of one arm did.
+
+    Args:
+        rows: how many there are.
+        drafted: whether one of them drafted a token.
+        sizes: lengths of their histograms, but empty ones.
+    """
+
+    rows: int = 0
+    drafted: bool = False
+    sizes: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Survey:
+    """Everything about the rows that the verdict rests on.
+
+    Row numbers are places in the source. Cells are those of prompt × setting × arm of the plan,
+    with settings and arms in the order of `grid`; rows of others enter no cell.
+
+    Args:
+        keys: which row is which.
+        settings: the different sampling parameters.
+        asked: which arms were asked with which of them, as (arm, place in `settings`).
+        stages: values found.
+        profiles: values found, "none" where null.
+        manifests: values found.
+        failed: whether each row failed, [n].
+        contradictory: successful rows whose numbers contradict each other.
+        misnamed: rows of the settings "sampled" and "greedy" decoded the other way.
+        unlike: requests whose arms saw different prompts, settings or labels.
+        present: cells that have a row, [P, S, A].
+        lacking: cells with a successful row that lacks a number, [P, S, A].
+        scored: requests with a successful row that has a score, [P, S].
+        unscored: requests with one that has none, [P, S].
+        work: by arm.
+        grid: the numbers of the cells.
+    """
+
+    keys: Keys
+    settings: list[Settings]
+    asked: set[tuple[str, int]]
+    stages: set[str]
+    profiles: set[str]
+    manifests: set[str]
+    failed: BoolArray
+    contradictory: Rows
+    misnamed: Rows
+    unlike: IntArray
+    present: BoolArray
+    lacking: BoolArray
+    scored: BoolArray
+    unscored: BoolArray
+    work: dict[str, ArmWork]
+    grid: Grid
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.failed)
+
+    @property
+    def prompts(self) -> int:
+        """How many different prompts."""
+        return len(self.keys.prompts)
+
+    def misnamed_as(self, name: str) -> Rows:
+        """Rows of one setting that were decoded as its name does not say."""
+        own = np.array(self.keys.settings, dtype=object)[self.keys.setting(self.misnamed)] == name
+        return np.asarray(self.misnamed[own])
+
+    def rows_of(self, arm: str) -> BoolArray:
+        """Whether each row is of an arm, [n]."""
+        return np.asarray(self.keys.arm() == self.keys.arms.index(arm), dtype=np.bool_)
+
+
+def survey(source: Source, arms: Mapping[str, bool], settings: Sequence[str]) -> Survey:
+    """Read all rows twice: for their keys, then for everything else.
+
+    Args:
+        source: valid rows.
+        arms: those of the plan, and whether they draft.
+        settings: names of sampling settings of the plan.
+
+    Raises:
+        EvidenceError: the rows changed while they were read.
+    """
+    keys = read_keys(source, list(arms), settings)
+    look = _Look(keys, arms, settings)
+    for batch in source.batches(_COLUMNS):
+        look.at(batch)
+    return look.finish()
+
+
+class _Look:
+    """The second reading, batch by batch."""
+
+    def __init__(self, keys: Keys, arms: Mapping[str, bool], settings: Sequence[str]) -> None:
+        self._keys = keys
+        self._arms, self._names = sorted(arms), sorted(settings)
+        self._shape = (len(keys.prompts), len(self._names), len(self._arms))
+        self._arm_place = _places(keys.arms, self._arms)
+        self._setting_place = _places(keys.settings, self._names)
+        self._drafts = np.array([arms.get(name, False) for name in keys.arms], dtype=np.bool_)
+        size = int(np.prod(self._shape))
+        self._columns = new_columns(size)
+        self._present, self._lacking, self._works = (np.zeros(size, np.bool_) for _ in range(3))
+        requests = size // len(self._arms)
+        self._scored, self._unscored = np.zeros(requests, np.bool_), np.zeros(requests, np.bool_)
+        self._failed = np.zeros(len(keys.cell), np.bool_)
+        self._wrong: list[IntArray] = []
+        self._misnamed: list[IntArray] = []
+        self._likeness = Likeness(keys)
+        self._texts = Coder()
+        self._settings: list[Settings] = []
+        self._asked: set[int] = set()
+        self._sets = {name: Coder() for name in ("stage", "profile", "manifest_sha256")}
+        self._no_profile = False
+        self._work = {name: ArmWork() for name in keys.arms}
+        self._done = 0
+
+    def at(self, batch: pa.RecordBatch) -> None:
+        """Take in the next rows."""
+        rows = slice(self._done, self._done + batch.num_rows)
+        self._done = rows.stop
+        arm = self._keys.arm(rows)
+        which = self._texts.codes(batch.column("sampling"))
+        self._settings += [read_settings(t) for t in self._texts.values[len(self._settings) :]]
+        self._asked.update(np.unique(which * len(self._keys.arms) + arm).tolist())
+        for name, coder in self._sets.items():
+            found = coder.codes(batch.column(name))
+            self._no_profile |= name == "profile" and bool((found < 0).any())
+        works = nulls(batch.column("error"))
+        self._failed[rows] = ~works
+        wrong = works & contradictory(batch, self._settings, which)
+        self._wrong.append(np.flatnonzero(wrong) + rows.start)
+        misnamed = np.array([_misnamed(s) for s in self._settings], np.bool_)[which]
+        self._misnamed.append(np.flatnonzero(misnamed) + rows.start)
+        self._likeness.at(batch, rows, [s.alike for s in self._settings], which)
+        self._put(batch, rows, arm, works)
+        self._count_work(batch, arm, works)
+
+    def _put(self, batch: pa.RecordBatch, rows: slice, arm: Rows, works: BoolArray) -> None:
+        """Numbers into their cells."""
+        place = self._arm_place[arm]
+        setting = self._setting_place[self._keys.setting(rows)]
+        inside = (place >= 0) & (setting >= 0)
+        request = self._keys.prompt(rows).astype(np.int64) * self._shape[1] + setting
+        cell = request * self._shape[2] + place
+        self._present[cell[inside]] = True
+        good = inside & works
+        cell, request = cell[good], request[good]
+        self._works[cell] = True
+        missing = {}
+        for name, column in self._columns.items():
+            of = counts if name in COUNTS else floats
+            values = of(batch.column(name))[good]
+            column.put(cell, values)
+            missing[name] = values < 0 if name in COUNTS else np.isnan(values)
+        lacks = missing["output_tokens"] | missing["ttft_s"] | missing["e2e_s"]
+        counted = missing["steps"] | missing["accepted"] | nulls(batch.column("drafted"))[good]
+        self._lacking[cell[lacks | (counted & self._drafts[arm[good]])]] = True
+        self._scored[request[~missing["quality"]]] = True
+        self._unscored[request[missing["quality"]]] = True
+
+    def _count_work(self, batch: pa.RecordBatch, arm: Rows, works: BoolArray) -> None:
+        drafted = counts(batch.column("drafted")) > 0
+        sizes = lengths(batch.column("acceptance_histogram"))
+        for place in np.unique(arm).tolist():
+            own = works & (arm == place)
+            work = self._work[self._keys.arms[place]]
+            work.rows += int(own.sum())
+            work.drafted |= bool(drafted[own].any())
+            work.sizes.update(np.unique(sizes[own & (sizes > 0)]).tolist())
+
+    def finish(self) -> Survey:
+        """What was seen."""
+        arms = self._keys.arms
+        profiles = set(self._sets["profile"].values) | ({"none"} if self._no_profile else set())
+        requests = self._shape[:2]
+        return Survey(
+            keys=self._keys,
+            settings=self._settings,
+            asked={(arms[code % len(arms)], code // len(arms)) for code in self._asked},
+            stages=set(self._sets["stage"].values),
+            profiles=profiles,
+            manifests=set(self._sets["manifest_sha256"].values),
+            failed=self._failed,
+            contradictory=np.concatenate([*self._wrong, np.empty(0, np.int64)]),
+            misnamed=np.concatenate([*self._misnamed, np.empty(0, np.int64)]),
+            unlike=self._likeness.unlike(),
+            present=self._present.reshape(self._shape),
+            lacking=self._lacking.reshape(self._shape),
+            scored=self._scored.reshape(requests),
+            unscored=self._unscored.reshape(requests),
+            work=self._work,
+            grid=Grid(
+                self._names,
+                self._arms,
+                self._works.reshape(self._shape),
+                self._columns,
+                self._likeness.strata(self._setting_place, len(self._names)),
+            ),
+        )
+
+
+def _misnamed(settings: Settings) -> bool:
+    return settings.name in ("sampled", "greedy") and settings.greedy is not (
+        settings.name == "greedy"
+    )
+
+
+def _places(found: list[str], wanted: list[str]) -> IntArray:
+    """Place of each name among those wanted; -1 for others."""
+    return np.array([wanted.index(n) if n in wanted else -1 for n in found], dtype=np.int64)

@@ -1,0 +1,74 @@
+"""Texts as numbers, so that rows can be compared and counted without holding their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from specdecode.measurement.arrays import ArrowArray, BoolArray, IntArray, coded, counts
+
+
+class Coder:
+    """Gives each different text a number, in order of appearance. For columns of few texts."""
+
+    def __init__(self, values: Sequence[str] = ()) -> None:
+        self.values: list[str] = []
+        self._number: dict[str, int] = {}
+        for value in values:
+            self._of(value)
+
+    def codes(self, array: ArrowArray) -> IntArray:
+        """Number of each text, int64 [n]; -1 where null."""
+        array = coded(array)
+        places = counts(array.indices)
+        used: BoolArray = np.bincount(places + 1, minlength=len(array.dictionary) + 1)[1:] > 0
+        texts = array.dictionary.to_pylist()
+        numbers = [self._of(t) if u else -1 for t, u in zip(texts, used.tolist(), strict=True)]
+        return np.array([*numbers, -1], dtype=np.int64)[places]
+
+    def sorted(self) -> tuple[list[str], IntArray]:
+        """The texts in order, and the place in it of each number."""
+        order = sorted(range(len(self.values)), key=self.values.__getitem__)
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        return [self.values[number] for number in order], places
+
+    def _of(self, text: str) -> int:
+        number = self._number.setdefault(text, len(self.values))
+        if number == len(self.values):
+            self.values.append(text)
+        return number
+
+
+class SortedCoder:
+    """Numbers texts by their order. For a column of very many texts, such as prompts."""
+
+    def __init__(self) -> None:
+        self._chunks: list[ArrowArray] = []
+        self._kind: Any = pa.dictionary(pa.int32(), pa.string())
+
+    def add(self, array: ArrowArray) -> None:
+        """Take in some texts; none may be null."""
+        self._chunks.append(coded(array))
+
+    def finish(self) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
+        """The different texts in order (by code point, as Python sorts), and each text's place."""
+        whole: Any = pa.chunked_array(self._chunks, self._kind)
+        self._chunks = []
+        whole = whole.unify_dictionaries()
+        if not len(whole):
+            return pa.array([], pa.string()), np.empty(0, np.int32)
+        texts = whole.chunk(0).dictionary
+        order = pc.array_sort_indices(texts)
+        places = np.empty(len(texts), dtype=np.int32)
+        places[order.to_numpy()] = np.arange(len(texts), dtype=np.int32)
+        found, start = np.empty(len(whole), dtype=np.int32), 0
+        for chunk in whole.chunks:
+            found[start : start + len(chunk)] = places[chunk.indices.to_numpy()]
+            start += len(chunk)
+        return texts.take(order), found

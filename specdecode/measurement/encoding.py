@@ -1,0 +1,183 @@
+"""The bytes of a row: what its hash is taken of, in one fixed form whatever file it came from.
+
+For each row, little-endian, columns in the order of `RECORD_SCHEMA`:
+
+    uint64            bit i is set where column i is null
+    8 bytes each      whole numbers as int64, seconds and scores as float64, times as microseconds
+                      since 1970 UTC; 0 where null
+    32 bytes, twice   SHA-256 of the labels of the run, and of those of the prompt (`_GROUPS`): of
+                      each 8 bytes of its length, all ones where null, and its UTF-8; `sampling` as
+                      JSON with sorted keys
+    int32 each        length in bytes of each other text and each list; -1 where null
+    the bytes         of each such text (UTF-8) and list (int32 tokens, int64 counts)
+
+Lengths and nulls come before what they are of, so no two rows share their bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from specdecode.errors import EvidenceError
+from specdecode.measurement.arrays import (
+    MANY,
+    ArrowArray,
+    coded,
+    counts,
+    lengths,
+    nulls,
+    offsets,
+    plain_text,
+)
+from specdecode.measurement.records import LABELS, RECORD_SCHEMA
+
+_NESTED = [f.name for f in RECORD_SCHEMA if pa.types.is_string(f.type) or pa.types.is_list(f.type)]
+_NUMBERS = [f.name for f in RECORD_SCHEMA if f.name not in _NESTED]
+_LONG = [name for name in _NESTED if name not in LABELS]
+_OF_PROMPT = ("category", "difficulty", "language")
+_GROUPS = (tuple(name for name in LABELS if name not in _OF_PROMPT), _OF_PROMPT)
+_HASH = 32
+_MOST_COMBINED = 1 << 18
+_NULL = b"\xff" * 8
+_LABELS_AT = 8 + 8 * len(_NUMBERS)
+_SIZES_AT = _LABELS_AT + _HASH * len(_GROUPS)
+_WIDTH = _SIZES_AT + 4 * len(_LONG)
+
+
+class Encoder:
+    """Rows to bytes, batch by batch."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[str | None, ...], bytes] = {}
+
+    def encode(self, batch: pa.RecordBatch) -> tuple[memoryview, list[int]]:
+        """The rows' bytes one after another, and n + 1 offsets into them.
+
+        Args:
+            batch: valid rows with all columns of `RECORD_SCHEMA`.
+
+        Raises:
+            EvidenceError: sampling parameters that JSON cannot write.
+        """
+        n = batch.num_rows
+        row = np.zeros((n, _WIDTH), dtype=np.uint8)
+        missing = np.zeros(n, dtype="<u8")
+        for place, array in enumerate(batch.columns):
+            if array.null_count:
+                missing |= nulls(array).astype("<u8") << np.uint64(place)
+        row[:, :8] = _bytes(missing)
+        for place, name in enumerate(_NUMBERS, start=1):
+            row[:, 8 * place : 8 * place + 8] = _bytes(_number(batch.column(name)))
+        for place, names in enumerate(_GROUPS):
+            start = _LABELS_AT + _HASH * place
+            row[:, start : start + _HASH] = self._of_labels(batch, names)
+        parts = []
+        for place, name in enumerate(_LONG):
+            part, sizes = as_bytes(plain_text(batch.column(name)))
+            start = _SIZES_AT + 4 * place
+            row[:, start : start + 4] = _bytes(sizes)
+            if (sizes > 0).any():
+                parts.append(part)
+        fixed = _binary(np.arange(0, _WIDTH * (n + 1), _WIDTH), row, None)
+        joined = pc.binary_join_element_wise(
+            fixed, *parts, pa.scalar(b"", pa.large_binary()),
+            null_handling="replace", null_replacement="",
+        )  # fmt: skip
+        buffer = joined.buffers()[2]
+        return memoryview(buffer if buffer is not None else b""), offsets(joined).tolist()
+
+    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> npt.NDArray[np.uint8]:
+        """Hash of some labels of each row, [n, 32]; computed once for each combination."""
+        combined, size, columns = np.zeros(batch.num_rows, dtype=np.int64), 1, []
+        for name in names:
+            column = coded(batch.column(name))
+            codes, texts = counts(column.indices) + 1, [None, *column.dictionary.to_pylist()]
+            columns.append((codes, texts))
+            combined = combined * len(texts) + codes
+            size *= len(texts)
+            if size > _MOST_COMBINED:
+                found, combined = np.unique(combined, return_inverse=True)
+                size = len(found)
+        row_of = np.full(size, -1, dtype=np.int64)
+        row_of[combined] = np.arange(batch.num_rows)
+        used = np.flatnonzero(row_of >= 0)
+        labels = zip(
+            *([texts[code] for code in codes[row_of[used]].tolist()] for codes, texts in columns),
+            strict=True,
+        )
+        table = np.frombuffer(b"".join(self._hash(names, of) for of in labels), np.uint8)
+        row_of[used] = np.arange(len(used))
+        return table.reshape(-1, _HASH)[row_of[combined]]
+
+    def _hash(self, names: tuple[str, ...], labels: tuple[str | None, ...]) -> bytes:
+        found = self._hashes.get(labels)
+        if found is None:
+            digest = hashlib.sha256()
+            for name, label in zip(names, labels, strict=True):
+                text = _canonical(label) if name == "sampling" and label is not None else label
+                data = b"" if text is None else text.encode()
+                digest.update(_NULL if text is None else len(data).to_bytes(8, "little"))
+                digest.update(data)
+            found = digest.digest()
+            if len(self._hashes) < MANY:  # else every row has labels of its own: nothing to keep
+                self._hashes[labels] = found
+        return found
+
+
+def _canonical(sampling: str) -> str:
+    try:
+        text = json.dumps(json.loads(sampling), sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError as error:
+        raise EvidenceError(
+            f"sampling {sampling!r} is not JSON that can be kept: {error}"
+        ) from error
+    return text
+
+
+def _number(array: ArrowArray) -> npt.NDArray[np.generic]:
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    zero = pa.scalar(0, array.type)
+    filled = array.fill_null(zero) if array.null_count else array
+    found = filled.to_numpy(zero_copy_only=False)
+    return np.asarray(found, dtype="<f8" if pa.types.is_floating(array.type) else "<i8")
+
+
+def as_bytes(array: ArrowArray) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
+    """The bytes of each text or list of numbers, and how many they are: -1 where null."""
+    found, sizes = offsets(array), lengths(array)
+    empty = nulls(array) if array.null_count else None
+    data = array.buffers()[2] if pa.types.is_string(array.type) else None
+    if pa.types.is_list(array.type):
+        items = array.values
+        width = items.type.bit_width // 8
+        found = (found + items.offset) * width
+        sizes = np.where(sizes < 0, sizes, sizes * width)
+        data = items.buffers()[1]
+    return _binary(found, data, empty), sizes.astype("<i4")
+
+
+def _binary(
+    found: npt.NDArray[np.int64], data: Any, empty: npt.NDArray[np.bool_] | None
+) -> ArrowArray:
+    valid: Any = None if empty is None else np.packbits(~empty, bitorder="little")
+    where: Any = np.ascontiguousarray(found, dtype=np.int64)
+    buffers = [
+        None if valid is None else pa.py_buffer(valid),
+        pa.py_buffer(where),
+        pa.py_buffer(b"" if data is None else data),
+    ]
+    return pa.Array.from_buffers(pa.large_binary(), len(found) - 1, buffers)
+
+
+def _bytes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """[n] numbers as [n, width] bytes."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
