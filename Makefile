@@ -34,7 +34,7 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate test bench lint format ui push pull lock clean distclean
+.PHONY: help install evaluate test bench study lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -72,6 +72,9 @@ bench: $(READY) ## how fast decoding and verification are, beside transformers a
 	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps -r requirements.bench || \
 	  echo 'llama.cpp could not be installed; the bench goes on without it.' >&2
 	@'$(PY)' -m pipelines.bench $(ARGS)
+
+study: $(READY) ## how often the default plan errs, on simulated releases (about ten minutes)
+	@OMP_NUM_THREADS=1 '$(PY)' -m pipelines.governance_study $(ARGS)
 
 lint: $(READY) ## ruff, mypy, import order
 	@'$(PY)' -m ruff check .

@@ -33,6 +33,14 @@ _LABELS = ("category", "difficulty", "language")
 
 
 def simulated_rows(plan: Plan, *, prompts: int, profile: str, rng: np.random.Generator) -> pa.Table:
+    """One complete run of a plan's stage under the plan's supposed effects, as a table."""
+    columns = simulated_columns(plan, prompts=prompts, profile=profile, rng=rng)
+    return checked_table(pa.table({k: pa.array(v.tolist()) for k, v in columns.items()}))
+
+
+def simulated_columns(
+    plan: Plan, *, prompts: int, profile: str, rng: np.random.Generator
+) -> dict[str, Column]:
     """One complete run of a plan's stage under the plan's supposed effects.
 
     Args:
@@ -42,7 +50,8 @@ def simulated_rows(plan: Plan, *, prompts: int, profile: str, rng: np.random.Gen
         rng: source of all chance.
 
     Returns:
-        A table of prompts x settings x arms rows. Columns that no rule reads are null.
+        By name, columns of settings x arms x prompts rows, in this order. Those that no rule reads
+        are left out.
     """
     effects = plan.power.effects
     of_prompt = _labels(plan, prompts, rng)
@@ -65,8 +74,7 @@ def simulated_rows(plan: Plan, *, prompts: int, profile: str, rng: np.random.Gen
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     rows = len(columns["prompt_id"])
     constants = {"stage": plan.stage, "profile": profile, "manifest_sha256": _MANIFEST}
-    columns |= {name: np.full(rows, value) for name, value in constants.items()}
-    return checked_table(pa.table({k: pa.array(v.tolist()) for k, v in columns.items()}))
+    return columns | {name: np.full(rows, value) for name, value in constants.items()}
 
 
 def draft_tokens(arm: Arm, effects: Effects) -> int:

@@ -9,6 +9,7 @@ only the draws differ.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from specdecode.measurement.intervals import RESAMPLES
 from specdecode.statistics.bootstrap import Interval
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.integer[Any]]
 
 
 def judge_tail(
@@ -67,13 +68,13 @@ def weighted_quantile(
         [B].
     """
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[:, clusters[order]], axis=1)  # draws among the smallest 1..n
-    place = (reached[:, -1] - 1) * quantile
+    chosen = np.ascontiguousarray(weights.T)[clusters[order]]
+    reached = np.cumsum(chosen, axis=0, dtype=weights.dtype)  # draws among the smallest 1..n
+    place = (reached[-1] - 1) * quantile
     below = np.floor(place)
-    last = reached[:, -1] - 1
     ends = [
-        values[order][(reached > rank[:, None]).argmax(axis=1)]
-        for rank in (below, np.minimum(below + 1, last))
+        values[order][np.count_nonzero(reached <= rank.astype(weights.dtype), axis=0)]
+        for rank in (below, np.minimum(below + 1, reached[-1] - 1))
     ]
     return np.asarray(ends[0] + (place - below) * (ends[1] - ends[0]))
 
