@@ -51,13 +51,14 @@ class Effects(Strict):
     def score_changes(self, arm: str) -> tuple[float, float]:
         """Share of requests the arm scores and the baseline does not, and the reverse."""
         differ, shift = 1 - self.same_score, self.arms[arm].quality_difference
-        return (differ + shift) / 2, (differ - shift) / 2
+        # 1 - 0.9 is a little below 0.1, and what plans state has a few decimals.
+        return round((differ + shift) / 2, 12), round((differ - shift) / 2, 12)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         for name, effect in self.arms.items():
             gained, lost = self.score_changes(name)
-            if min(gained, lost) < 0 or lost > self.quality or gained > 1 - self.quality:
+            if min(gained, lost) < 0 or lost > self.quality or gained > round(1 - self.quality, 12):
                 raise ValueError(
                     f"{name}: quality {self.quality:g}, quality_difference "
                     f"{effect.quality_difference:g} and same_score {self.same_score:g} cannot all "

@@ -318,6 +318,14 @@ def test_whatever_is_supposed_makes_rows_that_are_evidence(changes, seed):
     assert found.chances[Status.INVALID].count == 0
 
 
+@pytest.mark.parametrize("difference", [-0.1, 0.1])
+def test_scores_may_differ_in_one_direction_only(difference):
+    plan = suppose(PLAN, {"same_score": 0.9, "arms": {"block": {"quality_difference": difference}}})
+
+    changes = plan.power.effects.score_changes("block")
+    assert sorted(changes) == pytest.approx([0.0, 0.1], abs=1e-12)
+
+
 def test_the_formula_of_the_lint_is_about_what_the_simulation_finds():
     # (1.960 + 0.842)^2 (0.2^2 + 2 * 0.1^2 / 2) / log(1.2145 / 1.1)^2 = 40
     block = {"speed_ratio": 1.2145}
