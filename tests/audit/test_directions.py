@@ -56,6 +56,14 @@ def test_tokens_outside_the_target_s_support_bet_nothing_on_average():
     assert torch.allclose(expected_bets(p, law, q, chosen), law @ each)
 
 
+def test_the_draft_counts_within_the_target_s_support_only():
+    """q = (0.45, 0.05, 0.5) is (0.9, 0.1) where p has mass: 0.9 / 0.3 is clipped at 2."""
+    p, q = torch.tensor([[0.3, 0.7, 0.0]]).double(), torch.tensor([[0.45, 0.05, 0.5]]).double()
+    bets = centred_bets(p, torch.tensor([0]), q, {"draft": directions(with_draft=True)["draft"]})
+
+    assert bets.item() == pytest.approx(2 - (0.3 * 2 + 0.1))
+
+
 def test_float32_rows_of_a_large_vocabulary_give_the_bets_of_exact_ones():
     generator = torch.Generator().manual_seed(0)
     target, draft = (3 * torch.randn(1, 50_000, generator=generator) for _ in range(2))

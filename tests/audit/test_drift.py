@@ -8,9 +8,16 @@ import torch
 from scipy import stats
 
 from specdecode.audit.directions import centred_bets, directions
-from specdecode.audit.drift import LARGEST_HARMLESS, SAMPLE_ROWS, SAMPLE_TOKENS, measure_drift
+from specdecode.audit.drift import (
+    LARGEST_HARMLESS,
+    SAMPLE_ROWS,
+    SAMPLE_TOKENS,
+    _interval,
+    measure_drift,
+)
 from specdecode.audit.eprocess import EProcess
 from specdecode.audit.rows import read_rows
+from specdecode.audit.run import audit_with
 from tests.audit.toys import ToyScorer, tables, walk
 
 ALPHA = 0.01
@@ -138,3 +145,53 @@ def test_noise_that_could_hide_a_fault_is_said_to():
     assert drift.high["draft"] > LARGEST_HARMLESS
     assert drift.too_large
     EProcess(NAMES, ALPHA, drift.allowances(NAMES)).update(np.full((5, 3), -1.0))  # stays positive
+
+
+def test_the_interval_is_the_margin_and_three_standard_errors_over_rows():
+    """Rows of 10 positions that earn 2 and 4: mean 0.3, error 0.1, so 0.3 ± (0.15 + 0.3)."""
+    drift = _interval(["draft"], np.array([[2.0], [4.0]]), np.array([10.0, 10.0]))
+
+    assert drift.measured["draft"] == pytest.approx(0.3)
+    assert drift.low["draft"] == pytest.approx(-0.15)
+    assert drift.high["draft"] == pytest.approx(0.75)
+
+
+def rows_of_a_noisy_engine(count, length=50):
+    """Replies of an engine that draws from the target's laws, read with noise of its own."""
+    generator = torch.Generator().manual_seed(11)
+    tokens = torch.randint(len(TARGET), (count, 1), generator=generator)
+    for _ in range(length):
+        law = shaken(TARGET[tokens[:, -1]], NOISE, generator).softmax(-1)
+        tokens = torch.cat([tokens, torch.multinomial(law, 1, generator=generator)], dim=1)
+    return [
+        {
+            "prompt_token_ids": [line[0]],
+            "output_token_ids": line[1:],
+            "sampling": {"temperature": 1.0},
+        }
+        for line in tokens.tolist()
+    ]
+
+
+def test_the_audit_itself_allows_for_the_noise_it_measures(monkeypatch):
+    rows = rows_of_a_noisy_engine(120)
+
+    def report():
+        return audit_with(NoisyScorer(NOISE), {"rows": rows}, ALPHA, baseline_arm=None)["rows"]
+
+    allowed = report()
+    assert allowed.sampled["verdict"] == "lossless", allowed.reasons
+    noise = allowed.sampled["noise"]
+    assert noise["positions"] == SAMPLE_ROWS * SAMPLE_TOKENS
+    assert noise["high"]["draft"] > noise["measured"]["draft"] > 0
+
+    monkeypatch.setattr("specdecode.audit.drift.Drift.allowances", lambda self, names: None)
+    assert report().sampled["verdict"] == "biased"  # by noise alone
+
+
+def test_noise_that_could_hide_a_fault_leaves_the_audit_undecided():
+    scorer = NoisyScorer(0.6)
+    report = audit_with(scorer, {"rows": rows_of(60, 50)}, ALPHA, baseline_arm=None)["rows"]
+
+    assert report.verdict == "undecided"
+    assert "float32" in " ".join(report.reasons)

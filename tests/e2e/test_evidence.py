@@ -59,6 +59,13 @@ def test_the_bundle_of_a_sealed_evaluation_verifies_without_the_project(
     assert "was signed by Ada" in checked.stdout
 
 
+def test_the_rows_name_the_seal_they_were_measured_under(sealed: Project) -> None:
+    line = json.loads((sealed.root / "plans/ledger.jsonl").read_text().splitlines()[-1])
+
+    entries = sealed.json("reports/manifest.json")["entries"]
+    assert entries["plan.seal"] == line["body"]["seal_sha256"]
+
+
 def test_a_row_changed_in_the_bundle_is_seen(sealed: Project, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
     with zipfile.ZipFile(sealed.root / "reports/evidence/evaluation.zip") as archive:
