@@ -92,6 +92,13 @@ def test_a_verdict_survives_json():
     assert Verdict.model_validate(fields) == verdict
 
 
+def test_a_verdict_is_written_as_indented_text_in_utf_8():
+    verdict = decide(small_plan(claim="größer"), TABLE, AUDIT)
+
+    assert verdict.to_bytes().startswith(b'{\n  "schema": "specdecode.verdict/1",\n  "status"')
+    assert '"claim": "größer"'.encode() in verdict.to_bytes()
+
+
 def test_deciding_changes_neither_audit_nor_manifest():
     the_audit, manifest = audit(ROWS), dict(MANIFEST_DOCUMENT)
     decide(PLAN, TABLE, the_audit, manifest)
@@ -108,6 +115,10 @@ def test_deciding_changes_neither_audit_nor_manifest():
         ({**AUDIT, "alpha": 0.05}, Status.INVALID, "ran at alpha 0.05"),
         (words(plain="biased"), Status.INVALID, "its own control"),
         (words(plain="undecided"), Status.INCONCLUSIVE, "its control plain"),
+        (words(plain="biased", block="biased"), Status.INVALID, "its own control"),
+        (words(plain="fine", block="biased"), Status.INVALID, "no control"),
+        (words(plain="undecided", block="biased"), Status.NO_GO, "does not reproduce"),
+        (words(plain="undecided", block="fine"), Status.INVALID, "says nothing about arm block"),
         (words(block="biased"), Status.NO_GO, "does not reproduce"),
         (words(token="biased"), Status.NO_GO, "token-lossless"),  # noqa: S106 - an arm's name
         (words(block="undecided"), Status.INCONCLUSIVE, "too little to decide about block"),
