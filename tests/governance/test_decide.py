@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 
 import pyarrow as pa
 import pytest
@@ -342,8 +343,7 @@ def _entries():
     )
 
 
-@given(st.lists(_entries(), max_size=8))
-def test_invalid_beats_no_go_beats_inconclusive_beats_go(entries):
+def _check_precedence(entries):
     status, _ = _status(entries)
     counted = {entry.outcome for entry in entries if entry.counts}
 
@@ -355,6 +355,23 @@ def test_invalid_beats_no_go_beats_inconclusive_beats_go(entries):
         assert status is Status.INCONCLUSIVE
     else:
         assert status is Status.GO
+
+
+@given(st.lists(_entries(), max_size=8))
+def test_invalid_beats_no_go_beats_inconclusive_beats_go(entries):
+    _check_precedence(entries)
+
+
+def test_the_precedence_holds_for_every_two_entries():
+    """All of them: a sample may miss the one outcome that is left out."""
+    every = [
+        RuleResult(name="x", kind="x", role=role, outcome=outcome, reason="x", counts=counts)
+        for role in ("integrity", "primary", "guardrail", "secondary")
+        for outcome in Outcome
+        for counts in (True, False)
+    ]
+    for first, second in product(every, every):
+        _check_precedence([first, second])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
