@@ -93,6 +93,13 @@ def test_a_verdict_survives_json():
     assert Verdict.model_validate(fields) == verdict
 
 
+def test_a_biased_arm_fails_though_no_sampled_token_of_it_was_read():
+    unread = reading(block=0)
+    unread["arms"]["block"]["verdict"] = "biased"
+
+    assert decide(PLAN, TABLE, unread).status is Status.NO_GO
+
+
 def test_a_verdict_is_written_as_indented_text_in_utf_8():
     verdict = decide(small_plan(claim="größer"), TABLE, AUDIT)
 
