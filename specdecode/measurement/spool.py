@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from specdecode.durable import sync_folder
 from specdecode.errors import EvidenceError, UserError
-from specdecode.measurement.records import Record, RowKey, sync_folder, write_parquet
+from specdecode.measurement.records import Record, RowKey, write_parquet
 
 SPOOL_SCHEMA = "specdecode.spool/1"
 
