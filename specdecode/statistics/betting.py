@@ -49,8 +49,6 @@ from specdecode.statistics.sequential import (
     unit_values,
 )
 
-BettingTest = SequentialTest  # its former name
-
 # The share of the wealth that may be lost in one step. Below 1, so that the wealth never hits 0.
 DEFAULT_CAP = 0.5
 # For m at 0 or 1 the cap c/m is infinite; a finite bet keeps the product finite.
