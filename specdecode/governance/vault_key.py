@@ -41,14 +41,21 @@ def new_share(path: Path | str) -> str:
     return share_id(share)
 
 
-def read_share(path: Path | str) -> bytes:
+def read_share(path: Path | str, *, public: bool = False) -> bytes:
     """Read a share, 32 bytes.
+
+    Args:
+        path: the key file.
+        public: the vault says itself that its key is no secret, so others may read the file.
 
     Raises:
         ConfigError: see `read_private`, or it is not a share.
     """
     content = read_private(
-        path, made_by="specdecode vault key FILE", instead="lock a new vault with a new key"
+        path,
+        made_by="specdecode vault key FILE",
+        instead="lock a new vault with a new key",
+        public=public,
     )
     try:
         share = decode_base64(content.decode("ascii").removesuffix("\n"))

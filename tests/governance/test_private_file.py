@@ -44,6 +44,14 @@ def test_any_right_of_others_is_too_much(secret, right):
         read(secret)
 
 
+def test_what_is_no_secret_may_be_read_by_all_and_is_not_endless(secret):
+    secret.chmod(0o644)
+
+    assert read_private(secret, made_by="", instead="", public=True) == b"content"
+    with pytest.raises(ConfigError, match="no key"):
+        read_private("/dev/zero", made_by="", instead="", public=True)
+
+
 def test_a_link_counts_as_what_it_leads_to(secret, tmp_path):
     link = tmp_path / "link"  # whose own mode is 777
     link.symlink_to(secret)
