@@ -195,26 +195,3 @@ def _headline(overall: Json) -> Json:
                 "speed_ratio_high": speed["high"],
             }
     return headline
-
-
-def position_rows(summary: Json) -> list[Json]:
-    """Flat rows for a plot: acceptance by arm, sampling setting ('all' for both) and position."""
-    return [
-        {"arm": arm, "sampling": scope["value"] or "all", **position}
-        for scope in summary["scopes"]
-        if scope["by"] in ("overall", "sampling")
-        for arm, found in scope["arms"].items()
-        for position in found["acceptance_by_position"]
-    ]
-
-
-def speed_rows(summary: Json) -> list[Json]:
-    """Flat rows for a plot: speed ratio to the baseline by arm and stratum.
-
-    A stratum with too little data has null numbers and n 0; it is not left out.
-    """
-    return [
-        {"by": scope["by"], "value": scope["value"] or "all", "arm": arm, **found["speed_ratio"]}
-        for scope in summary["scopes"]
-        for arm, found in scope["comparisons"].items()
-    ]

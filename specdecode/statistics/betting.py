@@ -42,12 +42,12 @@ from specdecode.statistics.sequential import (
     SequentialTest,
     Side,
     check_inside,
+    check_side,
+    check_within,
     one_dimensional,
     sequential_test,
     unit_values,
 )
-
-BettingTest = SequentialTest  # its former name
 
 # The share of the wealth that may be lost in one step. Below 1, so that the wealth never hits 0.
 DEFAULT_CAP = 0.5
@@ -96,13 +96,14 @@ def log_increments(
         float [..., t]. With `population`, infinite from where the values seen already rule out H0.
 
     Raises:
-        ConfigError: a value, m, alpha or cap is out of range, or there are more values than N.
+        ConfigError: a value, m, alpha or cap is out of range, there is no such side, or there are
+            more values than N.
     """
     data = unit_values(values)
     check_inside("alpha", alpha)
     check_inside("cap", cap)
-    if not 0 <= m <= 1:
-        raise ConfigError(f"the tested mean must lie in [0, 1], not {m}")
+    check_within("the tested mean", m)
+    check_side(side)
     if side == "less":  # betting on a small mean of X is betting on a large mean of 1 - X
         data, m = 1 - data, 1 - m
     slopes, offsets = _remaining_mean(data, population)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specdecode.durable import written_whole
 from specdecode.errors import ConfigError, ModelNotFoundError, PromptFileError, PromptTooLongError
 from specdecode.workload.checkers import check
 from specdecode.workload.personal_data import personal_data
@@ -258,9 +259,8 @@ def write_prompts(table: pa.Table, path: Path | str) -> None:
     """Write the compiled table; the same prompts and settings give the same bytes."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    pq.write_table(table, partial, compression="zstd")
-    partial.replace(path)
+    with written_whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def read_prompts(path: Path | str) -> pa.Table:

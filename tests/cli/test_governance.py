@@ -124,6 +124,15 @@ def test_a_sealed_plan_is_on_record_with_all_it_will_be_judged_by(specdecode, se
     assert (checked["valid"], checked["head"]) == (True, found["head"])
 
 
+def test_what_a_plan_took_is_in_the_ledgers_document(specdecode, seal, plan):
+    seal()
+    seal()
+    [(digest, took)] = specdecode("ledger", "verify", "--json").document["effort"].items()
+    assert digest == plan_sha256(plan)
+    assert (took["seals"], took["holds"], took["amendments"]) == (2, 0, 0)
+    assert took["verdicts"] == took["decisions"] == []
+
+
 def test_a_seal_can_be_renewed_without_committing_it_first(seal):
     assert seal().code == 0
     assert seal().code == 0
@@ -239,6 +248,7 @@ def test_an_edited_ledger_is_exit_code_3_and_names_the_line(specdecode, seal, ro
     assert done.code == TAMPERED
     assert done.document["problem"]["line"] == 2  # nothing below tells which of the two it was
     assert done.document["problem"]["fault"] == "edited"
+    assert done.document["effort"] is None
     assert seal().code == TAMPERED
 
 

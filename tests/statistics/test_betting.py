@@ -145,6 +145,8 @@ def test_no_values_are_no_evidence():
         ([0.5], {"m": 1.5}, "tested mean"),
         ([0.5], {"m": 0.5, "alpha": 0.0}, "alpha"),
         ([0.5], {"m": 0.5, "cap": 1.0}, "cap"),
+        ([0.5], {"m": math.nan}, "tested mean"),
+        ([0.5], {"m": 0.5, "side": "grater"}, "side must be greater or less, not 'grater'"),
         ([[0.5]], {"m": 0.5}, "one-dimensional"),
     ],
 )
