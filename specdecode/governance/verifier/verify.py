@@ -874,6 +874,8 @@ def live_outcome(role: str, entry: Any, n_min: int, higher: bool) -> str:
         return "fail"
     if entry["n"] < n_min:
         return "insufficient"
+    if low is not None and low == high:  # no common mean fits: it has changed on the way
+        return "undecided"
     return "pass" if good or role == "guardrail" else "undecided"
 
 
