@@ -58,7 +58,8 @@ class Effects(Strict):
     live: dict[Text, LiveEffect] | None = Field(
         None,
         exclude_if=_absent,
-        description="by arm, the baseline too: the truth in live stages; null: none is simulated",
+        description="of the baseline and each candidate: the truth in live stages; null: none is "
+        "simulated",
     )
 
     def score_changes(self, arm: str) -> tuple[float, float]:

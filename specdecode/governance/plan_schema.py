@@ -242,8 +242,8 @@ class Plan(Strict):
         if set(effects.arms) != set(names) - {self.baseline}:
             raise ValueError("power: effects: arms are to be all arms but the baseline")
         if effects.live is not None:
-            if set(effects.live) != set(names):
-                raise ValueError("power: effects: live is to name all arms, the baseline too")
+            if set(effects.live) != {self.baseline, *self.candidates}:
+                raise ValueError("power: effects: live is to name the baseline and all candidates")
             check_live_effects(effects.live, self.metrics)
         for arm in self.arms:
             most = 1 + (arm.num_speculative_tokens or effects.num_speculative_tokens)

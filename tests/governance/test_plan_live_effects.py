@@ -17,7 +17,7 @@ METRICS = [SPEED_METRIC, ERROR_METRIC, LATENCY, LENGTH]
 
 def live(**block):
     base = {"error_rate": 0.0}
-    return {"plain": base, "token": base, "block": base | block}
+    return {"plain": base, "block": base | block}
 
 
 def plan(effects):
@@ -62,8 +62,7 @@ def test_what_no_request_could_show_is_refused(effect, message):
         plan({"live": live(**effect)})
 
 
-def test_all_arms_are_named():
-    arms = {name: effect for name, effect in live().items() if name != "plain"}
-
-    with pytest.raises(ConfigError, match="live is to name all arms, the baseline too"):
-        plan({"live": arms})
+@pytest.mark.parametrize("arms", [["plain"], ["block"], ["plain", "block", "token"]])
+def test_named_are_the_arms_that_users_meet(arms):
+    with pytest.raises(ConfigError, match="live is to name the baseline and all candidates"):
+        plan({"live": {arm: {"error_rate": 0.0} for arm in arms}})

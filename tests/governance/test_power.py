@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as st_numpy
 from specdecode.errors import ConfigError
 from specdecode.governance import Outcome, Status, decide, load_plan
 from specdecode.governance.lints.size import prompts_needed
-from specdecode.governance.power import LEVEL, simulate, suppose
+from specdecode.governance.power import simulate, suppose
+from specdecode.governance.power_outcome import LEVEL
 from specdecode.governance.power_picture import bars, svg
 from specdecode.governance.power_rows import simulated_rows
 from specdecode.governance.power_tail import judge_tail, weighted_quantile
@@ -260,7 +261,7 @@ def test_other_effects_leave_the_rules_alone():
 
 
 def test_the_picture_in_a_terminal_has_a_line_for_each_status_and_the_wanted_mark():
-    lines = bars(simulate(supposing(speed_ratio=2.0), runs=2), 0.8).splitlines()
+    lines = bars(simulate(supposing(speed_ratio=2.0), runs=2).chances, 0.8).splitlines()
 
     assert [line.split()[0] for line in lines] == ["GO", "INCONCLUSIVE", "NO_GO", "INVALID"]
     assert lines[0].count("█") == 39
