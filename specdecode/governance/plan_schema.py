@@ -233,6 +233,7 @@ class Plan(Strict):
                 raise ValueError(f"{where}: the plan's own stage has all its rules: rules: null")
             if stage.sequential:
                 _check_bear_looks(where, own)
+                refuse_twice(where, [*(rule.name for rule in own), *stage.metrics])
             elif own:
                 self._check_judged(own, where)
                 _check_alpha(where, stage.alpha, own)

@@ -25,8 +25,8 @@ from specdecode.governance.verdict import Outcome, RuleResult
 from specdecode.measurement.keys import SHOWN, Shown
 
 _AS_EVER = (
-    "unique", "manifest", "audit_of_these_rows", "plan_of_these_rows", "stage", "numbers_agree",
-    "speculation",
+    "rows_present", "unique", "manifest", "audit_of_these_rows", "plan_of_these_rows", "stage",
+    "numbers_agree", "speculation",
 )  # fmt: skip
 
 

@@ -152,6 +152,13 @@ class Bundle:
         return found
 
     @property
+    def live(self) -> Any:
+        """The stage that the rows come from, if its metrics are judged look by look; else None."""
+        stages = {row["stage"] for row in self.rows}
+        own = [stage for stage in self.json("plan.json")["stages"] if {stage["name"]} == stages]
+        return own[0] if own and own[0]["method"] != "bootstrap" else None
+
+    @property
     def plan(self) -> Any:
         """The plan as it stands for the stage that the rows come from."""
         plan, stages = self.json("plan.json"), {row["stage"] for row in self.rows}
@@ -653,11 +660,221 @@ def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
              f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
         if value is not None and outcome != "insufficient":
             slack = 1e-9 * max(1.0, abs(value))
-            need(entry["low"] - slack <= value <= entry["high"] + slack,
-                 f"the interval{where} does not hold the estimate")  # fmt: skip
+            need(entry["low"] <= entry["high"] + slack, f"the interval{where} is upside down")
         reported = outcome == "insufficient" and rule.get("insufficient") == "report"
         need(entry["counts"] is not (rule["role"] == "secondary" or reported),
              f"whether it counts{where} is not as planned")  # fmt: skip
+
+
+# --- stages that are looked at again and again ----------------------------------------------------
+
+NEEDED = {
+    "ttft_s": ("ttft_s",), "tpot_s": ("ttft_s", "e2e_s", "output_tokens"), "e2e_s": ("e2e_s",),
+    "output_tokens_per_s": ("output_tokens", "e2e_s"), "output_tokens": ("output_tokens",),
+    "mean_acceptance_length": ("steps", "accepted"), "acceptance_rate": ("drafted", "accepted"),
+    "output_tokens_per_step": ("output_tokens", "steps"),
+    "target_tokens_per_output_token": ("target_tokens", "output_tokens"),
+    "draft_share": ("draft_s", "e2e_s"), "verify_share": ("verify_s", "e2e_s"),
+    "other_share": ("other_s", "e2e_s"),
+}  # fmt: skip
+"""What a successful request must tell to have a metric."""
+
+
+def candidate_of(plan: Any) -> str:
+    """Name of the arm to be released; a live stage has one."""
+    return next(str(arm["name"]) for arm in plan["arms"] if arm["role"] == "candidate")
+
+
+def share_of(profile: Any) -> str | None:
+    """The step of a canary that a row's profile names."""
+    try:
+        return f"{float(profile):g}"
+    except (TypeError, ValueError):
+        return None
+
+
+def metrics_of(plan: Any, stage: Any) -> list[Any]:
+    """The metrics of a stage, in its order."""
+    named = {metric["name"]: metric for metric in plan["metrics"]}
+    return [named[name] for name in stage["metrics"]]
+
+
+def role_in(metric: Any, stage: Any) -> str:
+    """A metric's role there: watch shows nothing more, it raises alarms."""
+    alone = stage["name"] == "watch" and metric["role"] == "primary"
+    return "guardrail" if alone else str(metric["role"])
+
+
+def alarm_level(plan: Any, stage: Any) -> float:
+    """What each alarm has of the stage's alarm_alpha."""
+    guardrails = sum(role_in(metric, stage) == "guardrail" for metric in metrics_of(plan, stage))
+    strata, steps = sum(map(len, plan["strata"].values())), len(stage["steps"] or [None])
+    count = guardrails * steps * (1 + strata) + (stage["steps"] is not None)
+    return float(stage["alarm_alpha"] / max(1, count))
+
+
+def lacks(row: Row, metrics: Iterable[Any]) -> bool:
+    """Whether a successful request lacks a number that one of the metrics needs."""
+    needed = {field for metric in metrics for field in NEEDED.get(metric["name"], ())}
+    return row["error"] is None and any(row[field] is None for field in needed)
+
+
+def off_ratio(candidate: Sequence[bool], share: float, level: float) -> bool:
+    """Whether the sequential test of the candidate's share raised an alarm at some unit."""
+    prior, seen, log_e = (200 * (1 - share), 200 * share), [0, 0], 0.0
+    weights = (1 - share, share)
+    for assigned in candidate:  # B(a + n) / B(a) / prod theta^n, one unit more at a time
+        arm = int(assigned)
+        log_e += math.log((prior[arm] + seen[arm]) / (200 + sum(seen)) / weights[arm])
+        seen[arm] += 1
+        if log_e >= math.log(1 / level):
+            return True
+    return False
+
+
+def ratios(plan: Any, stage: Any, rows: list[Row]) -> str:
+    """Steps of a canary whose arms did not get, or report, their shares."""
+    level = alarm_level(plan, stage) / (2 * len(stage["steps"]))
+    arms, found = (baseline_of(plan), candidate_of(plan)), []
+    rows = sorted(rows, key=lambda row: (when(row["started_at"]), row["request_id"]))
+    for step in stage["steps"]:
+        own = [r for r in rows if share_of(r["profile"]) == f"{step:g}" and r["arm"] in arms]
+        usable = [row for row in own if not lacks(row, metrics_of(plan, stage))]
+        for counted in (own, usable):
+            units: dict[str, bool] = {}
+            for row in counted:
+                name = row["prompt_id"]
+                if stage["unit"] == "conversation":
+                    name = name.rpartition("/")[0] or name
+                name = row["request_id"] if stage["unit"] == "request" else name
+                units.setdefault(name, row["arm"] == arms[1])
+            if off_ratio(list(units.values()), step, level):
+                found.append(f"step {step:g}")
+    return some(found)
+
+
+def live_gaps(plan: Any, stage: Any, rows: list[Row]) -> tuple[int, int]:
+    """Requests that lack something, of how many; of the worse arm where they are not paired."""
+    arms, metrics = (baseline_of(plan), candidate_of(plan)), metrics_of(plan, stage)
+    if stage["name"] != "shadow":
+        found = [[lacks(row, metrics) for row in rows if row["arm"] == arm] for arm in arms]
+        return max(
+            ((sum(own), len(own)) for own in found if own), key=lambda each: each[0] / each[1]
+        )
+    pairs: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        if row["arm"] in arms:
+            pairs.setdefault((row["prompt_id"], setting(row)), {})[row["arm"]] = row
+    wrong = 0
+    for pair in pairs.values():
+        scores = {row["quality"] is None for row in pair.values() if row["error"] is None}
+        gap = len(pair) < 2 or len(scores) > 1 or any(lacks(r, metrics) for r in pair.values())
+        wrong += gap
+    return wrong, len(pairs)
+
+
+def live_integrity(bundle: Bundle) -> tuple[dict[str, str], set[str]]:
+    """As `integrity`, for a live stage; and the checks that hold the decision as yet."""
+    plan, stage, rows = bundle.plan, bundle.live, bundle.rows
+    own = {name: text for name, text in integrity(bundle).items() if name not in
+           ("arms", "sampling", "same_inputs", "missing", "baseline_works")}  # fmt: skip
+    found, pair = {row["arm"] for row in rows}, {baseline_of(plan), candidate_of(plan)}
+    wanted = {candidate_of(plan)} if stage["name"] == "watch" else pair
+    known = wanted if stage["name"] == "canary" else {arm["name"] for arm in plan["arms"]}
+    misnamed = (row["request_id"] for row in rows if setting(row) in ("greedy", "sampled")
+                and greedy(row) != (setting(row) == "greedy"))  # fmt: skip
+    steps = [f"{step:g}" for step in stage["steps"] or []]
+    untimed = some(row["request_id"] for row in rows if row["started_at"] is None)
+    own |= {
+        "arms": some((wanted - found) | (found - known)),
+        "sampling": some({setting(row) for row in rows} - set(plan["sampling"])) or some(misnamed),
+        "same_inputs": some(differing(rows)) if stage["name"] == "shadow" else "",
+        "in_time": untimed,
+        "steps": some({str(r["profile"]) for r in rows if share_of(r["profile"]) not in steps}
+                      if steps else ()),
+        "sample_ratio": ratios(plan, stage, rows) if steps and not untimed else "",
+    }  # fmt: skip
+    base = [row for row in rows if row["arm"] == baseline_of(plan)] * (stage["name"] != "watch")
+    shares = {
+        "missing": live_gaps(plan, stage, rows),
+        "baseline_works": (sum(row["error"] is not None for row in base), max(1, len(base))),
+    }
+    holding = set()
+    for name, (wrong, total) in shares.items():
+        too_many = wrong / total > plan["missing_data"]["max_missing_share"]
+        own[name] = f"{wrong} of {total} requests" if too_many else ""
+        if too_many and total < stage["n_min"]:
+            holding.add(name)
+    return own, holding
+
+
+def places(plan: Any, stage: Any, rows: list[Row], role: str) -> list[str | None]:
+    """Where a metric is judged: in each step that has rows, and a guardrail in each stratum."""
+    present = {share_of(row["profile"]) for row in rows}
+    steps = [f"step={step:g}" for step in stage["steps"] or [] if f"{step:g}" in present]
+    strata = [f"{by}={v}" for by, values in plan["strata"].items() for v in values]
+    inside = ["", *strata] if role == "guardrail" else [""]
+    return [", ".join(filter(None, (step, where))) or None for step in steps or [""]
+            for where in inside]  # fmt: skip
+
+
+def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
+    """Compare the entries of one metric with what plan and sequence give.
+
+    The sequence's ends are taken as they are; what follows from them is not.
+    """
+    plan, stage = bundle.plan, bundle.live
+    role = role_in(metric, stage)
+    if role == "secondary" and metric["margin"] is None:
+        need([e["outcome"] for e in entries] == ["not_evaluated"], "it has no margin to judge by")
+        return
+    need([entry["stratum"] for entry in entries] == places(plan, stage, bundle.rows, role),
+         "the steps and strata are not the plan's")  # fmt: skip
+    higher, difference = metric["direction"] == "higher", metric["transform"] == "difference"
+    threshold = -metric["margin"] if difference and higher else metric["margin"]
+    alpha = alarm_level(plan, stage) if role == "guardrail" else stage["alpha"]
+    for entry in entries:
+        where = f" in {entry['stratum']}" if entry["stratum"] else ""
+        need((entry["role"], entry["arm"]) == (role, candidate_of(plan)),
+             f"role or arm{where} is not the plan's")  # fmt: skip
+        need(entry["threshold"] == threshold,
+             f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
+        if entry["outcome"] == "invalid":
+            continue  # a value outside the bounds, which makes the whole verdict INVALID
+        low, high, n, at = entry["low"], entry["high"], entry["n"], entry["decided_at"]
+        outcome = live_outcome(role, entry, stage["n_min"], higher)
+        need(entry["outcome"] == outcome,
+             f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
+        final = outcome == "fail" or (outcome == "pass" and role != "guardrail")
+        need((at is not None) == final, f"decided_at {at}{where}, where the outcome is {outcome}")
+        need(at is None or 1 <= at <= n, f"decided after {at} of {n} units{where}")
+        need(
+            at is None or outcome == "fail" or at >= stage["n_min"], f"decided before n_min{where}"
+        )
+        told, level = entry["level"], 1 - 2 * alpha
+        same = told is None if low is None else told is not None and math.isclose(told, level)
+        need(same, f"level {told}{where}, the plan gives {level}")
+        need(low is None or low <= high, f"the sequence{where} is upside down")
+        part = (entry["stratum"] or "").rpartition(", ")[2]
+        reported = outcome == "insufficient" and bool(part) and not part.startswith("step=")
+        need(entry["counts"] is not (role == "secondary" or reported),
+             f"whether it counts{where} is not as planned")  # fmt: skip
+
+
+def live_outcome(role: str, entry: Any, n_min: int, higher: bool) -> str:
+    """What a sequence (or an alarm) and its threshold lead to, by role."""
+    low, high, asked = entry["low"], entry["high"], entry["threshold"]
+    good, bad = False, entry["decided_at"] is not None  # an e-detector has alarms and no ends
+    if entry["kind"] != "e-detector":
+        need((low is None) == (entry["n"] == 0), "a sequence without units, or units without one")
+        good, bad = False, False
+        if low is not None:
+            good, bad = (low >= asked, high < asked) if higher else (high <= asked, low > asked)
+    if bad:
+        return "fail"
+    if entry["n"] < n_min:
+        return "insufficient"
+    return "pass" if good or role == "guardrail" else "undecided"
 
 
 # --- Ed25519 (RFC 8032, section 5.1) --------------------------------------------------------------
@@ -969,14 +1186,18 @@ def check_counts(bundle: Bundle) -> str:
 
 def check_integrity(bundle: Bundle) -> str:
     """Are the rows the planned evidence? As the verdict says."""
-    plan, own = bundle.plan, integrity(bundle)
+    plan, live = bundle.plan, bundle.live
+    own, holding = live_integrity(bundle) if live else (integrity(bundle), set())
     entries = bundle.json("verdict.json")["rules"]
     found = {e["name"]: e["outcome"] for e in entries if e["role"] == "integrity"}
     for name, problem in own.items():
         need(f"integrity/{name}" in found, f"the verdict leaves out the check {name}")
         # A verdict that is stricter than this program is INVALID, and so is what it says of it.
         allowed = ("invalid",) if problem else ("pass", "invalid")
+        allowed = ("insufficient", "invalid") if name in holding else allowed
         need(found[f"integrity/{name}"] in allowed, f"{name} is not in order: {problem}")
+    if live:  # which no number of prompts makes complete
+        return f"{len(own)} checks of the rows of {live['name']} give what the verdict says"
     profiles = {row["profile"] or "none" for row in bundle.rows}
     expected = plan["prompts_expected"].get(min(profiles)) if len(profiles) == 1 else None
     enough = expected and len({row["prompt_id"] for row in bundle.rows}) >= expected
@@ -989,7 +1210,8 @@ def check_rules(bundle: Bundle) -> str:
     """Each rule's number from the rows; its outcome from number, interval, threshold and n."""
     rules, verdict = bundle.plan["rules"], bundle.json("verdict.json")["rules"]
     entries = [entry for entry in verdict if entry["role"] != "integrity"]
-    need({entry["name"] for entry in entries} == {rule["name"] for rule in rules},
+    metrics = metrics_of(bundle.plan, bundle.live) if bundle.live else []
+    need({entry["name"] for entry in entries} == {each["name"] for each in [*rules, *metrics]},
          "the verdict judges other rules than the plan has")  # fmt: skip
     if any(e["role"] == "integrity" and e["outcome"] == "invalid" for e in verdict):
         need({e["outcome"] for e in entries} == {"not_evaluated"}, "rules judged on invalid rows")
@@ -1002,7 +1224,14 @@ def check_rules(bundle: Bundle) -> str:
             judge(rule, bundle, own)
         except TamperedError as error:
             raise TamperedError(f"{rule['name']}: {error}") from error
-    return f"{len(entries)} entries of {len(rules)} rules follow from rows, audit and plan"
+    for metric in metrics:
+        own = [entry for entry in entries if entry["name"] == metric["name"]]
+        try:
+            judge_live(metric, bundle, own)
+        except TamperedError as error:
+            raise TamperedError(f"{metric['name']}: {error}") from error
+    count = f"{len(rules)} rules" + (f" and {len(metrics)} metrics" if metrics else "")
+    return f"{len(entries)} entries of {count} follow from rows, audit and plan"
 
 
 def check_status(bundle: Bundle) -> str:
@@ -1014,6 +1243,8 @@ def check_status(bundle: Bundle) -> str:
     failed = [entry for entry in counting if entry["outcome"] == "fail"]
     held = [entry for entry in counting if entry["outcome"] in holding]
     shown = [entry for entry in counting if entry["role"] == "primary"]
+    if bundle.live and not shown:  # a stage may ask for nothing but that no alarm comes
+        shown = [entry for entry in counting if entry["role"] == "guardrail"]
     found = {"INVALID": invalid, "NO_GO": failed, "INCONCLUSIVE": held, "GO": shown}
     status = next((name for name, because in found.items() if because), "INCONCLUSIVE")
     need(verdict["status"] == status, f"{verdict['status']}, where the outcomes give {status}")
