@@ -9,7 +9,8 @@ from typing import Any
 from pipelines.bench.arms import Arm
 from pipelines.console import say
 from specdecode.errors import ConfigError
-from specdecode.statistics.bootstrap import Interval, paired_ratio_interval
+from specdecode.statistics.bootstrap import paired_ratio_interval
+from specdecode.statistics.interval import Interval
 
 Row = dict[str, Any]
 

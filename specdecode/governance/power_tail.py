@@ -18,7 +18,7 @@ import pyarrow as pa
 from specdecode.governance.rules.tail_latency import TailLatency
 from specdecode.governance.verdict import RuleResult
 from specdecode.measurement.intervals import RESAMPLES
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.integer[Any]]

@@ -18,8 +18,8 @@ better and better, and exactly at the end. Before value i, a mean of m leaves fo
 which takes the place of m above. A mean that would need m_i outside [0, 1] is impossible and is
 rejected outright.
 
-For decisions that look again with every request, such as on shadow or canary traffic. A run
-measured offline is looked at once and is judged by `bootstrap`.
+For decisions that look again with every request, such as on shadow or canary traffic. For one look
+at a number of values that was fixed before, `betting_interval` bets more boldly.
 
 Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting",
 JRSS-B 86 (2024), arXiv 2010.09686, sections 3 to 5.
@@ -28,7 +28,6 @@ JRSS-B 86 (2024), arXiv 2010.09686, sections 3 to 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -36,6 +35,7 @@ import numpy.typing as npt
 
 from specdecode.errors import ConfigError
 from specdecode.statistics.plug_in import PlugIn
+from specdecode.statistics.root import TOLERANCE, last_reached
 from specdecode.statistics.sequential import (
     ConfidenceSequence,
     FloatArray,
@@ -55,8 +55,6 @@ DEFAULT_CAP = 0.5
 _LARGEST_BET = 1e6
 # Sums are rounded: a mean is called impossible only if it is so by more than this.
 _ROUNDING = 1e-9
-# Ends of a confidence sequence are known to this accuracy, and rounded outwards.
-_TOLERANCE = 1e-11
 # Factors multiplied before a logarithm is taken; (1 + _LARGEST_BET)^16 is far from overflow.
 _CHUNK = 16
 
@@ -211,48 +209,10 @@ def _lower_bounds(
         surplus += math.log1p(float(_stakes(data[now], bets[now], mean, cap)[0]))
         if surplus >= 0:
             before = low
-            low, surplus = _root(partial(excess, t), low, surplus, step)
-            step = max(2 * (low - before), _TOLERANCE)
+            low, surplus = last_reached(partial(excess, t), low, surplus, step)
+            step = max(2 * (low - before), TOLERANCE)
         bounds[t - 1] = low
     return bounds
-
-
-def _root(
-    excess: Callable[[float], float], inside: float, above: float, step: float
-) -> tuple[float, float]:
-    """Where a function that does not increase falls below 0, between `inside` and 1.
-
-    Bracketing secant steps (Illinois rule: an end that stays twice has its value halved).
-
-    Args:
-        excess: the function; at 1 it is negative, for K^+ is at most 1 there.
-        inside: a place where it is not negative.
-        above: its value there.
-        step: first guess of the way to go.
-
-    Returns:
-        The place and the value there, which is not negative: rounding only widens the interval.
-    """
-    outside = min(1.0, inside + step)
-    while outside < 1 and (value := excess(outside)) >= 0:
-        inside, above, step = outside, value, 4 * step
-        outside = min(1.0, inside + step)
-    below = excess(outside)
-    left, right, kept = above, below, 0
-    while outside - inside > _TOLERANCE:
-        middle = inside + (outside - inside) * left / (left - right)
-        margin = min(_TOLERANCE, (outside - inside) / 4)
-        middle = min(max(middle, inside + margin), outside - margin)
-        value = excess(middle)
-        if value >= 0:
-            inside, above, left = middle, value, value
-            right = right / 2 if kept > 0 else right
-            kept = 1
-        else:
-            outside, right = middle, value
-            left = left / 2 if kept < 0 else left
-            kept = -1
-    return inside, above
 
 
 def _remaining_mean(data: FloatArray, population: int | None) -> tuple[FloatArray, FloatArray]:

@@ -131,7 +131,7 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("schema",), "specdecode.plan/1", "specdecode.plan/2"),
         (("stage",), "warm-up", "'offline', 'confirmation'"),
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
-        (("stages", 0, "alpha"), 0.01, "block-faster at level 0.95 errs towards GO with 0.025"),
+        (("stages", 0, "alpha"), 0.01, "block-faster at level 0.96 errs towards GO with 0.02,"),
         (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
         (("stages", 0, "n_max"), None, "offline needs an n_max"),
@@ -249,45 +249,13 @@ def test_a_plan_that_is_a_folder_is_a_wrong_argument(tmp_path):
         load_plan(tmp_path)
 
 
-def test_the_new_schema_moved_no_rule_and_no_number_of_the_default_plan():
+def test_no_rule_and_no_number_of_the_default_plan_moved_but_those_it_lists():
     kept = {key: DOCUMENT[key] for key in ("rules", "sampling", "prompts_expected",
             "bootstrap_seed", "missing_data", "overturned_by", "reopen_when")}  # fmt: skip
+    kept = json.loads(json.dumps(kept))
+    faster = next(rule for rule in kept["rules"] if rule["name"] == "block-faster")
+    assert faster.pop("level") == 0.96  # listed on 2026-11-30, with the sentence that says why
+    faster["level"], faster["why"] = 0.95, faster["why"].split(" The level spends 2 %")[0]
     text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
 
     assert hashlib.sha256(text.encode("utf-8")).hexdigest() == FIRST_RULES_SHA256
-
-
-def test_a_stage_sees_its_own_rules_under_the_hash_of_the_whole():
-    confirmation = OFFLINE | {
-        "name": "confirmation",
-        "rules": ["block-lossless", "block-errors"],
-        "missing_data": {"max_missing_share": 0.1},
-        "prompts_expected": {"full": 30},
-    }
-    plan = small_plan(stages=[OFFLINE, confirmation])
-    view = plan.at("confirmation")
-
-    assert [rule.name for rule in view.rules] == ["block-lossless", "block-errors"]
-    assert (view.stage, view.missing_data.max_missing_share) == ("confirmation", 0.1)
-    assert view.prompts_expected == {"full": 30}
-    assert plan_sha256(view) == plan_sha256(plan) != plan_sha256(small_plan())
-    assert view.at("offline").rules == plan.rules
-    assert (plan.stage, plan.whole, view.whole) == ("offline", plan, plan)
-
-
-def test_a_stage_without_rules_or_without_existence_has_no_view():
-    canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
-                        "method": "betting", "steps": [0.05, 0.5]}  # fmt: skip
-    plan = small_plan(stages=[OFFLINE, canary])
-
-    with pytest.raises(ConfigError, match="canary has no rules"):
-        plan.at("canary")
-    with pytest.raises(ConfigError, match="no stage watch; it has offline, canary"):
-        plan.at("watch")
-
-
-def test_stages_come_in_the_order_users_meet_them():
-    confirmation = OFFLINE | {"name": "confirmation"}
-
-    with pytest.raises(ConfigError, match="their order is offline, confirmation, shadow"):
-        small_plan(stages=[confirmation, OFFLINE])

@@ -485,6 +485,136 @@ def integrity(bundle: Bundle) -> dict[str, str]:
     }  # fmt: skip
 
 
+# --- intervals ------------------------------------------------------------------------------------
+
+Ends = Optional[tuple[float, float]]
+CAP, LOOKS, CHUNK = 0.75, 4096, 256  # of the bets
+
+
+def beta_share(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
+    if not 0 < x < 1:
+        return min(max(x, 0.0), 1.0)
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges fast
+        return 1 - beta_share(1 - x, b, a)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
+    value, above, below, m, even = 1.0, 1.0, 0.0, 0, False
+    while True:  # modified Lentz: value = 1 + d_1/(1 + d_2/(1 + ...))
+        if even:
+            m += 1
+            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        else:
+            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        below = 1 / (1 + d * below or 1e-300)
+        above = 1 + d / above or 1e-300
+        value, even = value * above * below, not even
+        if abs(above * below - 1) < 1e-15:
+            return front / value
+
+
+def turning(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Where a condition that holds from `low` on ceases to, before `high`."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def student(level: float, freedom: int) -> float:
+    """What |T| exceeds with chance 1 - level, T of Student's distribution."""
+
+    def beyond(t: float) -> bool:
+        return beta_share(freedom / (freedom + t * t), freedom / 2, 0.5) > 1 - level
+
+    high = 1.0
+    while beyond(high):
+        high *= 2
+    return turning(beyond, 0.0, high)
+
+
+def jackknife(sums: list[list[float]], level: float) -> Ends:
+    """Student's t by leaving out one prompt at a time, of the sums of each prompt.
+
+    Two sums are a numerator and a denominator; four are those of a ratio above and one below, which
+    are compared on the scale of logarithms.
+    """
+    k, logs = len(sums), len(sums[0]) == 4
+    if k < 2:
+        return None
+    whole = [math.fsum(column) for column in zip(*sums)]
+
+    def scaled(parts: list[float]) -> float:
+        ratio = parts[0] / parts[1] / (parts[2] / parts[3] if logs else 1)
+        return math.log(ratio) if logs else ratio
+
+    try:
+        center = scaled(whole)
+        without = [scaled([w - p for w, p in zip(whole, parts)]) for parts in sums]
+        mean = math.fsum(without) / k
+        error = math.sqrt((k - 1) / k * math.fsum((w - mean) ** 2 for w in without))
+        reach = student(level, k - 1) * error
+        ends = center - reach, center + reach
+        return (math.exp(ends[0]), math.exp(ends[1])) if logs else ends
+    except (ArithmeticError, ValueError):  # a denominator hangs on one prompt; a ratio is not > 0
+        return None
+
+
+def drawn_order(n: int, seed: int) -> list[int]:
+    """Places in the order of their SplitMix64 numbers."""
+    full = 2**64 - 1
+
+    def number(i: int) -> int:
+        z = (seed + (i + 1) * 0x9E3779B97F4A7C15) & full
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & full
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & full
+        return z ^ (z >> 31)
+
+    return sorted(range(n), key=number)
+
+
+def betting(differences: list[float], level: float, seed: int) -> Ends:
+    """Betting on the mean of differences in [-1, 1], one a prompt, in their sealed order."""
+    n = len(differences)
+    if n < 2:
+        return None
+    values = [min(max((differences[i] + 1) / 2, 0.0), 1.0) for i in drawn_order(n, seed)]
+    needed, chunk = math.log(2 / (1 - level)), min(CHUNK, max(1, n // LOOKS))
+
+    def lower(values: list[float]) -> float:
+        bets, total, squares, variance = [], 0.0, 0.0, 0.25
+        for i, value in enumerate(values, 1):
+            bets.append(math.sqrt(2 * needed / (n * variance)))
+            total += value
+            squares += (value - (0.5 + total) / (i + 1)) ** 2
+            variance = (0.25 + squares) / (i + 1)
+
+        def reached(m: float) -> bool:
+            wealth, factor = 0.0, 1.0
+            for i, (bet, value) in enumerate(zip(bets, values), 1):
+                factor *= 1 + min(bet, CAP / m if m > 0 else bet) * (value - m)
+                if i % chunk == 0 or i == n:
+                    wealth, factor = wealth + math.log(factor), 1.0
+                    if wealth >= needed:
+                        return True
+            return False
+
+        return turning(reached, 0.0, 1.0) if reached(0.0) else 0.0
+
+    return 2 * lower(values) - 1, 1 - 2 * lower([1 - value for value in values])
+
+
+def proportion(found: int, n: int, level: float) -> Ends:
+    """Clopper-Pearson."""
+    a = (1 - level) / 2
+    low = turning(lambda p: beta_share(p, found, n - found + 1) < a, 0.0, 1.0) if found else 0.0
+    if found == n:
+        return low, 1.0
+    return low, turning(lambda p: beta_share(p, found + 1, n - found) < 1 - a, 0.0, 1.0)
+
+
 # --- the rules' numbers ---------------------------------------------------------------------------
 
 
@@ -493,12 +623,19 @@ class Estimate:
 
     n: different prompts (for error rates requests) behind it. bare: those named when no interval
     could be stated. fragile: some denominator is 0, so that a resample may have had no value.
+    ends: the interval at a level; None for tails, whose ends come from numpy's random numbers.
     """
 
-    def __init__(self, value: float | None, names: Iterable[str] = (),
-                 bare: Iterable[str] = (), fragile: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        value: float | None,
+        names: Iterable[str] = (),
+        bare: Iterable[str] = (),
+        fragile: bool = False,
+        ends: Callable[[float], Ends] | None = None,
+    ) -> None:
         self.value, self.n, self.bare = value, len(set(names)), len(set(bare))
-        self.fragile = fragile
+        self.fragile, self.ends = fragile, ends
 
 
 Estimates = dict[Optional[str], Estimate]  # by stratum; None is all prompts
@@ -528,7 +665,15 @@ def paired(rows: list[Row], arm: str, base: str) -> Pairs:
     ]
 
 
-def compare(kind: str, metric: str, pairs: Pairs, q: float = 0.5) -> Estimate:
+def by_prompt(names: Iterable[str], numbers: Iterable[Sequence[float]]) -> list[list[float]]:
+    """Sums over the rows of each prompt, in the order of their names."""
+    found: dict[str, list[Sequence[float]]] = {}
+    for name, row in zip(names, numbers):
+        found.setdefault(name, []).append(row)
+    return [[math.fsum(column) for column in zip(*rows)] for _, rows in sorted(found.items())]
+
+
+def compare(kind: str, metric: str, pairs: Pairs, seed: int, q: float = 0.5) -> Estimate:
     """Arm against base: ratio of pooled metrics, mean difference, or ratio of quantiles."""
     prompts = [base["prompt_id"] for base, _ in pairs]
     found = zip(prompts, (parts(metric, a) for _, a in pairs), (parts(metric, b) for b, _ in pairs))
@@ -538,11 +683,17 @@ def compare(kind: str, metric: str, pairs: Pairs, q: float = 0.5) -> Estimate:
     names, arms, bases = [n for n, _, _ in both], [a for _, a, _ in both], [b for _, _, b in both]
     ours, theirs = [top / bottom for top, bottom in arms], [top / bottom for top, bottom in bases]
     if kind == "difference":
-        return Estimate(math.fsum(a - b for a, b in zip(ours, theirs)) / len(both), names, prompts)
-    above, below = pooled(arms), pooled(bases)
+        sums = by_prompt(names, ((a - b, 1.0) for a, b in zip(ours, theirs)))
+        means = [total / count for total, count in sums]
+        mean = math.fsum(means) / len(means)
+        return Estimate(mean, names, prompts, ends=lambda level: betting(means, level, seed))
     if kind == "quantiles":
         above, below = quantile(ours, q), quantile(theirs, q)
-    return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+        return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+    above, below = pooled(arms), pooled(bases)
+    sums = by_prompt(names, ((*a, *b) for a, b in zip(arms, bases)))
+    return Estimate(above / below if below else None, names, prompts,
+                    ends=lambda level: jackknife(sums, level))  # fmt: skip
 
 
 SINGLE = {
@@ -559,19 +710,22 @@ COMPARED = {
 
 def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
     """The numbers of a rule."""
-    kind = rule["kind"]
+    kind, seed = rule["kind"], plan["bootstrap_seed"]
     rows = [row for row in rows if rule.get("sampling") in (None, setting(row))]
     own = [row for row in rows if row["arm"] == rule["arm"]]
     if kind == "losslessness":
         return {None: Estimate(None)}
     if kind == "error_rate":
-        failed = sum(row["error"] is not None for row in own)
-        return {None: Estimate(failed / len(own) if own else None, (r["request_id"] for r in own))}
+        n, failed = len(own), sum(row["error"] is not None for row in own)
+        return {None: Estimate(failed / n if n else None, (r["request_id"] for r in own),
+                               ends=lambda level: proportion(failed, n, level))}  # fmt: skip
     if kind in SINGLE:
         found = [(row["prompt_id"], parts(SINGLE[kind], row)) for row in own]
         known = [(prompt, pair) for prompt, pair in found if pair]
         value = pooled([pair for _, pair in known]) if known else None
-        return {None: Estimate(value, (prompt for prompt, _ in known))}
+        sums = by_prompt(*zip(*known)) if known else []
+        return {None: Estimate(value, (prompt for prompt, _ in known),
+                               ends=lambda level: jackknife(sums, level))}  # fmt: skip
     how, q = COMPARED.get(rule["measure"] if kind == "strata" else kind), 0.5
     if kind == "tail_latency":
         how, q = ("quantiles", rule["metric"]), rule["quantile"]
@@ -586,8 +740,8 @@ def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
         return [(b, a) for b, a in pairs if (setting(b) if by == "sampling" else b[by]) == value]
 
     if kind != "strata":
-        return {None: compare(*how, pairs, q)}
-    return {f"{by}={value}": compare(*how, within(by, value)) for by, value in strata}
+        return {None: compare(*how, pairs, seed, q)}
+    return {f"{by}={value}": compare(*how, within(by, value), seed) for by, value in strata}
 
 
 def lossless(rule: Any, bundle: Bundle) -> str:
@@ -626,7 +780,7 @@ def outcome_of(rule: Any, entry: Any, threshold: float) -> str:
 def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
     """Compare the entries of one rule with what plan and rows give.
 
-    An interval's ends are taken as they are: they come from numpy's random numbers.
+    The ends of a tail's interval are taken as they are: they come from numpy's random numbers.
     """
     kind, found = rule["kind"], estimates(rule, bundle.plan, bundle.rows)
     need(sorted(map(str, found)) == sorted(str(entry["stratum"]) for entry in entries),
@@ -641,14 +795,17 @@ def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
         need(entry["threshold"] == threshold,
              f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
         value, n = own.value, own.n
+        ends = own.ends(level) if own.ends and value is not None else None
         if entry["estimate"] is None:  # no interval could be stated
-            need(value is None or n < 2 or own.fragile, f"the estimate {value}{where} was left out")
+            none = ends is None if own.ends else value is None or n < 2 or own.fragile
+            need(none, f"the estimate {value}{where} was left out")
             value, n = None, own.bare
-        same = value == entry["estimate"] or (
-            value is not None
-            and math.isclose(value, entry["estimate"], rel_tol=1e-9, abs_tol=1e-12)
-        )
-        need(same, f"estimate {entry['estimate']}{where}, the rows give {value}")
+        for name, wanted in zip(("estimate", "low", "high"), (value, *(ends or ()))):
+            same = wanted == entry[name] or (
+                None not in (wanted, entry[name])
+                and math.isclose(wanted, entry[name], rel_tol=1e-8, abs_tol=1e-8)
+            )
+            need(same, f"{name} {entry[name]}{where}, the rows give {wanted}")
         need(kind == "losslessness" or entry["n"] == n, f"n {entry['n']}{where}, the rows have {n}")
         need(
             entry["level"] == (None if value is None else level), f"level{where} is not the plan's"
@@ -658,7 +815,7 @@ def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
         )
         need(entry["outcome"] == outcome,
              f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
-        if value is not None and outcome != "insufficient":
+        if value is not None and own.ends is None:
             slack = 1e-9 * max(1.0, abs(value))
             need(entry["low"] <= entry["high"] + slack, f"the interval{where} is upside down")
         reported = outcome == "insufficient" and rule.get("insufficient") == "report"
