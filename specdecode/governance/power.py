@@ -1,10 +1,10 @@
 """How often a plan would answer what, were its supposed effects true.
 
-A stage that looks once is simulated here: each run makes the rows of one complete stage and lets
-`decide` judge them by the plan's own rules. Three things are done otherwise. Rules that only report
-are left out: they change no answer. The audit's word is drawn by the chance that the effects state
-(`biased`), since it reads tokens and no rows; its control is taken to pass. Tail latency is judged
-by `power_tail`, which is the same rule computed faster.
+A stage that looks once is simulated here: each run makes the rows of one complete stage, which are
+judged by the plan's own rules (`study_judge`, whose entries a test compares with those of
+`decide`). Two things are done otherwise. Rules that only report are left out: they change no
+answer. The audit's word is drawn by the chance that the effects state (`biased`), since it reads
+tokens and no rows; its control is taken to pass.
 
 Stages that look again and again are simulated by `power_live`, and the way through all of them by
 `power_ladder`.
@@ -12,23 +12,21 @@ Stages that look again and again are simulated by `power_live`, and the way thro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from specdecode.errors import ConfigError
-from specdecode.governance.decide import decide
 from specdecode.governance.plan import parse_plan
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.plan_stages import FIXED_N, LADDER
 from specdecode.governance.power_live import live_runs
 from specdecode.governance.power_outcome import Ended, Simulation
-from specdecode.governance.power_rows import simulated_rows
-from specdecode.governance.power_tail import judge_tail
-from specdecode.governance.rules.losslessness import Losslessness
-from specdecode.governance.rules.tail_latency import TailLatency
-from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
+from specdecode.governance.power_rows import simulated_columns
+from specdecode.governance.study_draws import Draws
+from specdecode.governance.study_judge import Cells, judge_run, status_of
+from specdecode.governance.verdict import Outcome
 
 
 def suppose(plan: Plan, changes: Mapping[str, Any], where: str = "effects") -> Plan:
@@ -81,8 +79,8 @@ def simulate(
         progress: called after each run.
 
     Raises:
-        ConfigError: no such stage, one in which no size matters, a live one without an effect that
-            it needs, or fewer than one run.
+        ConfigError: no such stage, a live one without an effect that it needs, or fewer than one
+            run.
     """
     view = plan.at(stage or plan.stage)
     found = next(entry for entry in view.stages if entry.name == view.stage)
@@ -99,62 +97,19 @@ def simulate(
 
 def _fixed_runs(view: Plan) -> Callable[[np.random.Generator], Ended]:
     """Complete runs of a stage that looks once, one a call."""
-    judged, tails = _judged(view)
     profile, prompts = max(view.prompts_expected.items(), key=lambda entry: entry[1])
+    draws = Draws(view.bootstrap_seed)
+    arms = sorted(view.power.effects.arms.items())
 
     def run(rng: np.random.Generator) -> Ended:
-        rows = simulated_rows(view, prompts=prompts, profile=profile, rng=rng)
-        found = [judge_tail(rule, rows, view.baseline, rng) for rule in tails]
-        verdict = decide(judged, rows)
-        accused = _accused(view, rng)
-        status = _status(verdict, found, accused=bool(accused))
-        return Ended(status, prompts, (*accused, *holding([*verdict.rules, *found])))
+        columns = simulated_columns(view, prompts=prompts, profile=profile, rng=rng)
+        accused = [name for name, effect in arms if rng.random() < effect.biased]
+        entries = judge_run(view, Cells.of(view, columns), accused, draws)
+        held = dict.fromkeys(
+            f"{entry.name} ({entry.stratum})" if entry.stratum else entry.name
+            for entry in entries
+            if entry.counts and entry.outcome is not Outcome.PASS
+        )
+        return Ended(status_of(entries), prompts, tuple(held))
 
     return run
-
-
-def _status(verdict: Verdict, found: Sequence[RuleResult], *, accused: bool) -> Status:
-    """The verdict's status, once tails and audit have had their say; the precedence is its own."""
-    own = {verdict.status}
-    if accused or any(entry.outcome is Outcome.FAIL for entry in found):
-        own.add(Status.NO_GO)
-    if any(entry.outcome is Outcome.INSUFFICIENT for entry in found):
-        own.add(Status.INCONCLUSIVE)
-    return next(status for status in Status if status in own)
-
-
-def _judged(view: Plan) -> tuple[Plan, list[TailLatency]]:
-    """The plan reduced to rules for `decide`, and those judged beside it.
-
-    Raises:
-        ConfigError: no primary rule is left, so nothing depends on the number of prompts.
-    """
-    deciding = [rule for rule in view.rules if rule.role != "secondary"]
-    rules = [rule for rule in deciding if not isinstance(rule, Losslessness | TailLatency)]
-    if not any(rule.role == "primary" for rule in rules):
-        raise ConfigError(
-            f"plan {view.name}: {view.stage} has no primary rule besides losslessness, so there is "
-            "nothing to simulate"
-        )
-    tails = [rule for rule in deciding if isinstance(rule, TailLatency)]
-    return view.model_copy(update={"rules": rules}), tails
-
-
-def _accused(view: Plan, rng: np.random.Generator) -> list[str]:
-    """Losslessness rules with a say whose arm the audit calls biased in this run."""
-    arms = view.power.effects.arms
-    called = {name: rng.random() < effect.biased for name, effect in sorted(arms.items())}
-    return [
-        rule.name
-        for rule in view.rules
-        if isinstance(rule, Losslessness) and rule.role != "secondary" and called[rule.arm]
-    ]
-
-
-def holding(entries: Iterable[RuleResult]) -> list[str]:
-    """Rules (with their stratum) that did not let this run pass, each once."""
-    return [
-        f"{entry.name} ({entry.stratum})" if entry.stratum else entry.name
-        for entry in entries
-        if entry.outcome is Outcome.INVALID or (entry.counts and entry.outcome is not Outcome.PASS)
-    ]
