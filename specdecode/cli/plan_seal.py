@@ -21,6 +21,7 @@ from specdecode.cli.keys import (
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specdecode.governance.plan_schema import Plan
     from specdecode.governance.signers import Signers
 
 
@@ -60,7 +61,8 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     """Sign a plan with what it will be judged by, and put it on record before there are data.
 
     Refused when code is not committed, when the confirmation set was opened, and when the chance of
-    GO is below what the plan asks for. Writes PLAN.seal.json and PLAN.anchor.json beside the plan.
+    GO at some stage is below what the plan asks for. Writes PLAN.seal.json and PLAN.anchor.json
+    beside the plan.
 
     Example: specdecode plan seal plans/default.yaml --key Ada --code specdecode
     """
@@ -69,7 +71,6 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.ledger import Ledger
     from specdecode.governance.opened import OPENED_NAME
     from specdecode.governance.plan import load_plan
-    from specdecode.governance.power import simulate
     from specdecode.governance.sealing import CONFIRMATION_SUBJECT, seal_plan, verify_seal
     from specdecode.governance.subjects import (
         TREE,
@@ -78,7 +79,6 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         tree_is_clean,
     )
     from specdecode.governance.timestamps import utc_now
-    from specdecode.governance.verdict import Status
 
     plan, book, signing_key = load_plan(file), Ledger(ledger), load_key(key)
     root = repository(file)
@@ -97,10 +97,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     clean = tree_is_clean(root, own)
     basis = "stated by who sealed"
     if power is None and clean:  # a tree that is not clean is refused at once, without the wait
-        power, basis = (
-            simulate(plan, runs=runs, seed=seed).chances[Status.GO].rate,
-            (f"simulated: {runs} runs, seed {seed}"),
-        )
+        power, basis = _simulated(plan, runs, seed)
     chosen = anchor_named(anchor, root)
     envelope = seal_plan(
         plan,
@@ -142,6 +139,25 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         emit_json(document)
     else:
         _show(document)
+
+
+def _simulated(plan: Plan, runs: int, seed: int) -> tuple[float, str]:
+    """The chance of GO of the stage that has the smallest, and how it is known.
+
+    Each stage asks for a decision of its own, so each must be worth its evidence. The chance of all
+    in turn is smaller, and is put on record beside it.
+    """
+    from specdecode.governance.power_ladder import climb
+    from specdecode.governance.verdict import Status
+
+    found = climb(plan, runs=runs, seed=seed)
+    basis = f"simulated: {runs} runs, seed {seed}"
+    if len(found.reached) > 1 and found.walks is not None:
+        basis += (
+            f", of each stage; smallest at {found.weakest.stage}, "
+            f"{found.walks[Status.GO].rate:g} for {', '.join(found.reached)} in turn"
+        )
+    return found.weakest.chances[Status.GO].rate, basis
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from specdecode.errors import ConfigError
 from specdecode.governance.live.fitness import problems
 from specdecode.governance.plan_arms import Arm
+from specdecode.governance.plan_live_effects import check_live_effects
 from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_operation import (
     Approvals,
@@ -241,6 +242,10 @@ class Plan(Strict):
         effects = self.power.effects
         if set(effects.arms) != set(names) - {self.baseline}:
             raise ValueError("power: effects: arms are to be all arms but the baseline")
+        if effects.live is not None:
+            if set(effects.live) != {self.baseline, *self.candidates}:
+                raise ValueError("power: effects: live is to name the baseline and all candidates")
+            check_live_effects(effects.live, self.metrics)
         for arm in self.arms:
             most = 1 + (arm.num_speculative_tokens or effects.num_speculative_tokens)
             if arm.name in effects.arms and effects.arms[arm.name].acceptance_length > most:

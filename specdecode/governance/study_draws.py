@@ -1,23 +1,26 @@
 """Bootstrap intervals of the tails of many simulated runs over the same draws.
 
 `statistics.bootstrap` draws its samples of prompts from a seed that the plan fixes, so they depend
-on nothing but the number of prompts. Here they are drawn once and kept as counts. Statistic, draws
-and method are the same, and a test compares the ends.
+on nothing but the number of prompts. Here they are drawn once and kept as counts: a sample is a row
+of weights over prompts, and the quantiles of all samples fall out of one cumulative sum over the
+sorted values. Statistic, draws and method are the same, and a test compares the ends.
 
 Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap (1993), eq. 14.10.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from specdecode.governance.power_tail import weighted_quantile
 from specdecode.measurement.intervals import RESAMPLES
 from specdecode.statistics.interval import Interval
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.integer[Any]]
 
 
 class Draws:
@@ -61,3 +64,29 @@ def quantile_interval(
     ratios = above / below
     low, high = np.quantile(ratios[1:], [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(ratios[0]), float(low), float(high), n, level, "percentile")
+
+
+def weighted_quantile(
+    values: FloatArray, clusters: Whole, weights: Whole, quantile: float
+) -> FloatArray:
+    """Quantiles of resamples, as `numpy.quantile` has them of the repeated values.
+
+    Args:
+        values: [n].
+        clusters: [n], 0..K-1.
+        weights: [B, K], how often each cluster was drawn; no row is all 0.
+        quantile: in [0, 1]; linear between order statistics.
+
+    Returns:
+        [B].
+    """
+    order = np.argsort(values, kind="stable")
+    chosen = np.ascontiguousarray(weights.T)[clusters[order]]
+    reached = np.cumsum(chosen, axis=0, dtype=weights.dtype)  # draws among the smallest 1..n
+    place = (reached[-1] - 1) * quantile
+    below = np.floor(place)
+    ends = [
+        values[order][np.count_nonzero(reached <= rank.astype(weights.dtype), axis=0)]
+        for rank in (below, np.minimum(below + 1, reached[-1] - 1))
+    ]
+    return np.asarray(ends[0] + (place - below) * (ends[1] - ends[0]))

@@ -13,7 +13,7 @@ from typing import Any
 from specdecode.errors import ConfigError
 from specdecode.governance.plan import plan_sha256
 from specdecode.governance.plan_schema import Plan
-from specdecode.governance.power import LEVEL, Chance, Simulation
+from specdecode.governance.power_outcome import LEVEL, Chance, Simulation
 from specdecode.governance.rules.strata import Strata
 from specdecode.governance.study import LETTERS, Outcomes
 from specdecode.governance.study_scenarios import Scenario, is_claim, promised

@@ -163,7 +163,8 @@ def test_power_compares_scenarios(specdecode, plan_file, tmp_path):
     effects.write_text(yaml.safe_dump(scenarios))
     plan = plan_file(prompts_expected={"full": 30})
     done = specdecode("plan", "power", plan, "--runs", 3, "--effects", effects, "--json")
-    chances = {name: found["chances"] for name, found in done.document["scenarios"].items()}
+    stages = {name: found["stages"] for name, found in done.document["scenarios"].items()}
+    chances = {name: found["offline"]["chances"] for name, found in stages.items()}
     assert chances["fast"]["GO"]["count"] == 3
     assert chances["slow"]["NO_GO"]["count"] == 3
     assert done.document["wanted"] == 0.8
