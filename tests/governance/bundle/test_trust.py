@@ -1,0 +1,68 @@
+"""Seal, known keys, known heads, and what came before what."""
+
+from __future__ import annotations
+
+from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.signing import encode_base64
+from specdecode.governance.verifier import text_of, verify
+from tests.governance.bundle.looks import wrong
+from tests.governance.bundles import DECIDED, SEALED, chained, decision_line, good, seal_line
+from tests.governance.keys import ADA, GRACE
+from tests.measurement.factories import START
+
+
+def test_a_bundle_that_nobody_sealed_is_invalid_unless_that_is_asked_for(tmp_path):
+    path = good().write(tmp_path, seal=None, ledger=None, approvals=())
+
+    assert verify(path)["exit_code"] == 12
+    assert set(wrong(verify(path))) == {"seal", "ledger", "approvals"}
+    assert verify(path, unsealed=True)["exit_code"] == 0
+
+
+def test_a_sealed_bundle_cannot_be_waived(tmp_path):
+    path = good().write(tmp_path, ledger=chained(("seal", SEALED, {"plan_sha256": "0" * 64})))
+
+    assert verify(path, unsealed=True)["exit_code"] == 3
+
+
+def test_a_key_that_the_reader_trusts_is_demanded(path):
+    assert verify(path, signers=[encode_base64(GRACE.public_key)])["exit_code"] == 3
+    both = [encode_base64(key.public_key) for key in (ADA, GRACE)]
+    assert verify(path, signers=both)["exit_code"] == 0
+
+
+def test_a_head_that_the_reader_knows_has_to_be_in_the_ledger(path):
+    first = sha256_hex(good().ledger().split(b"\n")[0])
+
+    assert verify(path, head=first)["exit_code"] == 0
+    assert verify(path, head="0" * 64)["exit_code"] == 3
+
+
+def test_a_plan_sealed_after_the_rows_were_measured_is_invalid(tmp_path):
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    late = chained(seal_line(good().seal, digest, at=DECIDED), decision_line(good().approval, own))
+
+    verification = verify(good().write(tmp_path, ledger=late))
+
+    assert verification["exit_code"] == 12
+    assert "after the first row" in text_of(verification)
+
+
+def test_prompts_opened_before_the_seal_are_seen(tmp_path):
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    early = chained(("opened", SEALED, {"plan_sha256": digest}),
+                    seal_line(good().seal, digest, at=START),
+                    decision_line(good().approval, own))  # fmt: skip
+
+    verification = verify(good().write(tmp_path, ledger=early))
+
+    assert verification["exit_code"] == 3
+    assert "opened before the seal" in text_of(verification)
+
+
+def test_amendments_are_pointed_out(tmp_path):
+    digest, own = good().verdict.plan_sha256, good().verdict_sha256
+    ledger = chained(seal_line(good().seal, digest), ("amendment", START, {"plan_sha256": digest}),
+                     decision_line(good().approval, own))  # fmt: skip
+
+    assert "1 amendments, read them" in text_of(verify(good().write(tmp_path, ledger=ledger)))
