@@ -52,7 +52,7 @@ def lock_command(  # noqa: PLR0917 - typer reads each as an option
     ] = None,
     params: Annotated[
         Path | None,
-        typer.Option("--params", help="Lock the confirmation half, as these parameters split it."),
+        typer.Option("--params", help="Lock the reserve half, as these parameters split it."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -70,7 +70,7 @@ def lock_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.workload.split import seeded_hash
 
     if params is not None and order_seed is None:
-        found, seed = _confirmation_half(prompts, params)
+        found, seed = _reserve(prompts, params)
     elif order_seed is not None and params is None:
         found, seed = load_prompts(prompts), order_seed
     else:
@@ -87,11 +87,11 @@ def lock_command(  # noqa: PLR0917 - typer reads each as an option
     console.print("Remove their plain text now, from the history it is kept in too.")
 
 
-def _confirmation_half(prompts: Path, params: Path) -> tuple[list[Prompt], int]:
+def _reserve(prompts: Path, params: Path) -> tuple[list[Prompt], int]:
     """The half that the same parameters keep from the development table, and its order's seed."""
     from specdecode.governance.yaml_file import read_yaml
     from specdecode.workload import load_prompts
-    from specdecode.workload.split import CONFIRMATION, assign_splits
+    from specdecode.workload.split import RESERVE, assign_splits
 
     document = read_yaml(params, "parameters")
     try:
@@ -106,4 +106,4 @@ def _confirmation_half(prompts: Path, params: Path) -> tuple[list[Prompt], int]:
         seed = int(section["order_seed"])
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{params}: prompts: not the parameters of a run ({error!r})") from error
-    return [prompt for prompt in found if half[prompt.prompt_id] == CONFIRMATION], seed
+    return [prompt for prompt in found if half[prompt.prompt_id] == RESERVE], seed

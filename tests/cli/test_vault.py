@@ -8,7 +8,7 @@ import pytest
 
 from specdecode.governance.vault import _unlock, read_vault
 from specdecode.governance.vault_key import read_share
-from specdecode.workload.split import CONFIRMATION
+from specdecode.workload.split import RESERVE
 from tests.workload.examples import compiled, prompt_set
 
 
@@ -59,7 +59,7 @@ def test_lock_takes_every_prompt_in_an_order_drawn_by_the_seed(specdecode, tmp_p
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_lock_takes_the_half_that_the_compiled_table_keeps_for_confirmation(
+def test_lock_takes_the_half_that_the_compiled_table_keeps_in_reserve(
     specdecode, tmp_path, key, prompts
 ):
     params = {
@@ -79,7 +79,7 @@ def test_lock_takes_the_half_that_the_compiled_table_keeps_for_confirmation(
     rows = compiled(prompt_set(2), split_seed=1, order_seed=2).to_pylist()
 
     assert done.code == 0
-    assert locked_ids(out, key) == [r["prompt_id"] for r in rows if r["split"] == CONFIRMATION]
+    assert locked_ids(out, key) == [r["prompt_id"] for r in rows if r["split"] == RESERVE]
     assert "Remove their plain text" in done.out
 
 
