@@ -42,8 +42,12 @@ def new_share(path: Path | str) -> str:
     return share_id(share)
 
 
-def read_share(path: Path | str) -> bytes:
+def read_share(path: Path | str, *, public: bool = False) -> bytes:
     """Read a share, 32 bytes.
+
+    Args:
+        path: the key file.
+        public: the vault says itself that its key is no secret, so others may read the file.
 
     Raises:
         ConfigError: no such file, others may read it, or it is not a share.
@@ -55,7 +59,7 @@ def read_share(path: Path | str) -> bytes:
             content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    if mode & 0o077:
+    if mode & 0o077 and not public:
         raise ConfigError(
             f"{path}: others may read this key (mode {mode:o}); `chmod 600` it, and lock a new "
             "vault with a new key if it may have been copied"

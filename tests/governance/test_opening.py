@@ -91,9 +91,9 @@ def test_the_key_is_read_after_the_opening_is_durable_in_both_places(site, monke
     seen = []
     real = opening_module.read_share
 
-    def reading(path):
+    def reading(path, **options):
         seen.append((opened_file(site).exists(), site.history.opened is not None))
-        return real(path)
+        return real(path, **options)
 
     monkeypatch.setattr(opening_module, "read_share", reading)
     show(site, 1)
@@ -129,6 +129,38 @@ def test_a_prompt_is_on_record_before_it_is_decrypted(site, monkeypatch):
             pass
 
     assert seen == [(i, [i]) for i in range(5)]
+
+
+@pytest.mark.parametrize("custody", ["held", "demonstration"])
+def test_the_record_says_whether_the_key_was_held_back(tmp_path, custody):
+    site = build(tmp_path, custody=custody)
+    show(site, 1)
+
+    assert read_opened(site.vault).custody == custody
+    assert site.history.opened.body["custody"] == custody
+
+
+def test_a_record_that_says_another_custody_than_the_ledger_is_refused(tmp_path):
+    site = build(tmp_path, custody="demonstration")
+    show(site, 1)
+    content = opened_file(site).read_bytes()
+    opened_file(site).write_bytes(content.replace(b'"demonstration"', b'"held"'))
+
+    with pytest.raises(TamperedError, match="not the opening that the ledger has"):
+        show(site, 1)
+
+
+def test_a_key_that_all_may_read_opens_only_a_set_that_says_so(tmp_path):
+    folders = {"held": tmp_path / "a", "demonstration": tmp_path / "b"}
+    for custody, folder in folders.items():
+        folder.mkdir()
+        site = build(folder, custody=custody)
+        site.key_file.chmod(0o644)
+        if custody == "held":
+            with pytest.raises(ConfigError, match="others may read this key"):
+                show(site, 1)
+        else:
+            assert [handed.prompt for handed in show(site, 1)] == prompts()[:1]
 
 
 def test_the_record_names_what_was_opened_and_against_what(site):
