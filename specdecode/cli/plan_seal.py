@@ -79,6 +79,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         tree_is_clean,
     )
     from specdecode.governance.timestamps import utc_now
+    from specdecode.governance.vault import read_vault
 
     plan, book, signing_key = load_plan(file), Ledger(ledger), load_key(key)
     root = repository(file)
@@ -92,6 +93,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     names = [TREE + path for path in code or ["."]]
     names += [inside(root, path) for path in (lock, signers_path, *(manifest or []))]
     subjects = dict(present_subjects(root, names, own))
+    page = None if confirmation is None else read_vault(confirmation.parent).manifest
     if confirmation is not None:
         subjects[CONFIRMATION_SUBJECT] = file_sha256(confirmation)
     clean = tree_is_clean(root, own)
@@ -126,6 +128,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         "seal_sha256": envelope.sha256,
         "plan_sha256": seal.predicate.plan_sha256,
         "subjects": dict(seal.subjects),
+        "custody": page and page.custody,
         "signer": seal.signers[0].name,
         "power": power,
         "power_basis": basis,
@@ -161,10 +164,14 @@ def _simulated(plan: Plan, runs: int, seed: int) -> tuple[float, str]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
+    from specdecode.governance.vault_page import CUSTODY
+
     console, anchor = stdout(), document["anchor"]
     lines = [f"sealed by {document['signer']} at {document['at']}"]
     lines += [f"chance of GO {document['power']:g} ({document['power_basis']})"]
     lines += [f"  {digest[:16]}  {name}" for name, digest in document["subjects"].items()]
+    if (custody := document["custody"]) is not None:
+        lines += [f"confirmation set: custody {CUSTODY[custody]}"]
     lines += [f"ledger {document['ledger']}, line {document['line']}", f"head   {document['head']}"]
     proof = "with proof" if anchor["proof"] else "without proof: keep the head elsewhere"
     lines += [f"anchor {anchor['name']}, {proof}"]

@@ -32,6 +32,7 @@ from specdecode.governance.opening_request import Request, check_request
 from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import Vault, _unlock, read_vault
 from specdecode.governance.vault_key import read_share
+from specdecode.governance.vault_page import DEMONSTRATION
 from specdecode.measurement.lock import FileLock
 
 LOCK_NAME = ".opening.lock"
@@ -93,7 +94,9 @@ class Opening:
         if self.history.opened is None:
             self.history.opened = self._append("opened", self.opened.ledger_body())
         # The key is released here, and nowhere before.
-        self._unlocked = _unlock(vault, [read_share(path) for path in request.key_files])
+        public = vault.manifest.custody == DEMONSTRATION
+        shares = [read_share(path, public=public) for path in request.key_files]
+        self._unlocked = _unlock(vault, shares)
 
     def prompts(self) -> Iterator[Handed]:
         """The prompts that were never handed out, in the sealed order.
@@ -192,6 +195,7 @@ class Opening:
     def _create(self, entries: Sequence[Entry], anchor: str) -> Opened:
         opened = Opened(
             digests=self._digests,
+            custody=self._vault.manifest.custody,
             ledger_head=entries[-1].sha256 if entries else EMPTY_HEAD,
             anchor=anchor,
             at=utc_text(utc_now()),

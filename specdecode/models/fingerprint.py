@@ -68,6 +68,12 @@ def fingerprint_folder(folder: Path | str) -> Fingerprint:
     )
 
 
+def tokenizer_sha256(folder: Path | str) -> str:
+    """The tokenizer's part of `fingerprint_folder`, for a folder that may lack weights."""
+    files = [f for f in Path(folder).iterdir() if f.name.startswith(_TOKENIZER_PREFIXES)]
+    return _digest(files)
+
+
 def _digest(files: list[Path]) -> str:
     """One digest over (name, content digest) pairs; an absent part hashes the empty list."""
     lines = [f"{sha256_file(f)}  {f.name}\n" for f in sorted(files)]

@@ -3,7 +3,7 @@
 prompts.py       the Prompt and its JSONL files
 checkers/        does a reply answer its prompt?
 similarity.py    groups of near-duplicates
-split.py         development and confirmation halves
+split.py         development half and reserve
 compile.py       the table that is checked and measured
 sampling.py      named sampling settings and seeds
 schedule.py      what is measured, in which order

@@ -157,7 +157,7 @@ def compile_prompts(
         raise ConfigError(f"prompts: checkable_categories without any prompt: {', '.join(unknown)}")
     prompts = sorted(prompts, key=lambda p: p.prompt_id)
     token_ids = {p.prompt_id: encode(p, tokenizer) for p in prompts}
-    _refuse_too_long(token_ids, context_tokens, max_tokens)
+    refuse_too_long(token_ids, context_tokens, max_tokens)
 
     texts = {p.prompt_id: p.text for p in prompts}
     near = {"jaccard": near_duplicate_jaccard, "overlap": near_duplicate_overlap}
@@ -232,9 +232,19 @@ def leaks(
     return exact, overlap
 
 
-def _refuse_too_long(
+def refuse_too_long(
     token_ids: Mapping[str, list[int]], context_tokens: int, max_tokens: int
 ) -> None:
+    """Demand room for a reply behind every prompt.
+
+    Args:
+        token_ids: by prompt id, chat template included.
+        context_tokens: the target's context window.
+        max_tokens: the longest reply that will be asked for.
+
+    Raises:
+        PromptTooLongError: names the prompts that leave less room.
+    """
     room = context_tokens - max_tokens
     long = [name for name, ids in token_ids.items() if len(ids) > room]
     if long:

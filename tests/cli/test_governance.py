@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from specdecode.governance.plan import plan_sha256
+from specdecode.governance.vault import lock
 from tests.governance.plans import small_plan
 from tests.governance.repositories import commit, git, repository
 
@@ -42,9 +43,10 @@ def root(tmp_path, monkeypatch, specdecode, plan):
         SIGNERS: entries,
         "code/a.py": "a = 1\n",
         "requirements.lock": "numpy==2\n",
-        "confirmation/confirmation.json": "{}\n",
     }
     root = repository(tmp_path / "repository", monkeypatch, files)
+    lock([{"question_id": "q"}], root / "confirmation", [b"s" * 32])
+    commit(root)
     monkeypatch.chdir(root)
     return root
 
@@ -186,6 +188,22 @@ def test_a_refused_seal_says_what_to_do_and_leaves_nothing(seal, root, spoil, op
     assert advice in done.err
     assert not (root / LEDGER).exists() or (root / LEDGER).read_bytes() == b""
     assert not (root / "plans/small.seal.json").exists()
+
+
+def test_a_vault_whose_files_do_not_fit_is_not_sealed(seal, root):
+    (root / "confirmation/confirmation.enc").write_text("{}\n")
+    commit(root)
+    done = seal("--power", "0.9", "--confirmation", "confirmation/confirmation.json")
+    assert done.code == TAMPERED
+    assert "not the file its manifest names" in done.err
+    assert not (root / "plans/small.seal.json").exists()
+
+
+def test_a_seal_says_who_has_the_key_of_the_prompts(seal, root):
+    page = ["--power", "0.9", "--confirmation", "confirmation/confirmation.json"]
+    assert "confirmation set: custody held:" in seal(*page).out.replace("\n", " ")
+    assert seal(*page, "--json").document["custody"] == "held"
+    assert seal("--power", "0.9", "--json").document["custody"] is None
 
 
 def test_a_power_that_is_not_stated_is_simulated(specdecode, seal, root):

@@ -22,7 +22,6 @@ from specdecode.governance.plan import (
     plan_sha256,
 )
 from specdecode.governance.rules.base import Rule
-from tests.governance.plans import OFFLINE, small_plan
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / "plans" / "default.yaml"
