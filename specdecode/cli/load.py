@@ -30,6 +30,13 @@ def load_command(
     model: Annotated[
         str | None, typer.Option(help="Model name; by default the only one the server has.")
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="auto, or specdecode, vllm, sglang, llama.cpp, tgi, generic: how it tells "
+            "acceptance."
+        ),
+    ] = "auto",
     api_key_env: Annotated[
         str, typer.Option(help="Environment variable that holds the API key.")
     ] = "OPENAI_API_KEY",
@@ -228,7 +235,6 @@ def load_command(
         return
     if url is None:
         raise ConfigError("give the address of a server, such as http://127.0.0.1:8000")
-    from specdecode.workload.load.probe import models_of, only_model
     from specdecode.workload.load.spec import base_and_api
 
     base, said = base_and_api(url, one_of("--api", api, ("chat", "completions")))
@@ -282,19 +288,17 @@ def load_command(
         "currency": currency,
     }
     from specdecode.cli.load_live import show_progress
-    from specdecode.workload.load import LoadSpec, run_load
+    from specdecode.workload.load import EngineSide, LoadSpec, run_load
 
     LoadSpec(**values, model=model or "unknown")  # what is wrong is said before a server is asked
     key = os.environ.get(api_key_env) or None
-    server: dict[str, Any] = {}
-    if model is None:
-        entries = models_of(base, key)
-        model, server = only_model(entries, base), {"models": entries}
+    server = EngineSide.find(base, engine, key)
+    values["extra_body"] = server.request_fields | values["extra_body"]
     result = run_load(
-        LoadSpec(**values, model=model),
+        LoadSpec(**values, model=model or server.only_model),
         out or Path(f"load-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"),
         api_key=key,
-        server=server,
+        engine=server,
         server_pid=server_pid,
         show=show_progress(stderr()),
     )

@@ -39,6 +39,8 @@ def show_summary(summary: Mapping[str, Any], folder: Path, console: Console) -> 
         console.print(Text(f"{who}: {found['state']}" + (f" ({reasons})" if reasons else "")))
     if summary["latency_valid"] is False:
         console.print("[bold red]These latencies are not those of the server under this load.[/]")
+    for text in engine_remarks(summary["engine"]):
+        console.print(Text(text))
     for kind, found in summary["errors"].items():
         for example in found["examples"]:
             console.print(Text(f"{found['n']} x {kind}, such as: {example}"))
@@ -85,6 +87,22 @@ def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             )
         )
     return [*found, *_machine(summary)]
+
+
+def engine_remarks(engine: Mapping[str, Any] | None) -> list[str]:
+    """What the server says of itself, one remark a line."""
+    if engine is None:
+        return []
+    found = [f"engine: {engine['engine']} {engine['version'] or 'of unknown version'}"]
+    rule = engine["acceptance_rule"]
+    if rule["seen"] == "lossy":
+        found.append(f"its output is NOT its target's: {'; '.join(rule['findings'])}")
+    found.extend(f"could not be asked: {why}" for why in engine["could_not_be_asked"])
+    return found + [f"requests and server: {why}" for why in _differences(engine)]
+
+
+def _differences(engine: Mapping[str, Any]) -> list[str]:
+    return list(engine["requests_and_counters_differ"] or [])
 
 
 def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ synthetic.py       prompts made to a length
 salt.py            repeated prompts
 plan.py            the requests, in order
 exchange.py        one request and its stream; payload.py reads an event, faults.py names failures
+engine.py          what the server says of itself
 observation.py     raw times, and the latencies that follow from them
 runner.py          sends the plan
 journal.py         what survives a crash
@@ -17,7 +18,8 @@ run.py             from spec to summary
 
 from __future__ import annotations
 
+from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.run import LoadResult, recover, run_load
 from specdecode.workload.load.spec import LoadSpec
 
-__all__ = ["LoadResult", "LoadSpec", "recover", "run_load"]
+__all__ = ["EngineSide", "LoadResult", "LoadSpec", "recover", "run_load"]

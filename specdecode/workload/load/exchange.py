@@ -32,7 +32,6 @@ _ERROR_BYTES: Final = 4096
 _DRAIN_S: Final = 0.25
 """How long a stream may take to end after [DONE], so that its connection can be used again."""
 _KEPT_EVENTS: Final = 4
-_ENGINE_FIELDS: Final = ("usage", "metrics", "timings", "sglext", "meta_info")
 
 
 @dataclass(frozen=True)
@@ -205,5 +204,4 @@ def _note(payload: Payload, call: Call, seen: Observation, now: float, told: _To
         seen.last = now
     if payload.usage is not None:
         seen.usage = payload.usage
-    if any(payload.raw.get(name) for name in _ENGINE_FIELDS):
-        seen.engine_says = [*seen.engine_says, payload.raw][-_KEPT_EVENTS:]
+    seen.last_payloads = [*seen.last_payloads, payload.raw][-_KEPT_EVENTS:]

@@ -29,7 +29,7 @@ class Observation:
         chunk_tokens: tokens of each, None where the server does not tell.
         output_tokens: of the whole reply by the server's count; None is unknown. Chunks are never
             counted as tokens: under speculation one carries several.
-        engine_says: the last events that held more than output: usage, timings, metrics.
+        last_payloads: of the last events, where engines say more than output.
         fault: class and detail of the failure, or None.
     """
 
@@ -45,7 +45,7 @@ class Observation:
     prompt_token_ids: list[int] | None = None
     finish_reason: str | None = None
     usage: Mapping[str, Any] | None = None
-    engine_says: list[Mapping[str, Any]] = field(default_factory=list)
+    last_payloads: list[Mapping[str, Any]] = field(default_factory=list)
     response_headers: Mapping[str, str] = field(default_factory=dict)
     status_code: int | None = None
     fault: tuple[str, str] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from specdecode.workload.engines import error_of
 from specdecode.workload.load.faults import MALFORMED, STREAM_ERROR, Fault
 
 
@@ -47,8 +48,9 @@ def read_payload(data: str) -> Payload:
         raise Fault(MALFORMED, f"an event is not JSON ({error}): {data[:200]}") from error
     if not isinstance(raw, dict):
         raise Fault(MALFORMED, f"an event is {type(raw).__name__}, not an object")
-    if raw.get("error") is not None or raw.get("object") == "error":
-        raise Fault(STREAM_ERROR, _message(raw.get("error") or raw))
+    reported = error_of(raw)
+    if reported is not None or raw.get("object") == "error":
+        raise Fault(STREAM_ERROR, reported or str(raw.get("message", "without a message")))
     choices = raw.get("choices") or []  # the usage chunk has none
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise Fault(MALFORMED, "an event's 'choices' is not a list of objects")
@@ -76,13 +78,6 @@ def count(usage: Mapping[str, Any] | None, name: str) -> int | None:
     """A count of a usage object; None unless it is a whole number of 0 or more."""
     value = None if usage is None else usage.get(name)
     return value if type(value) is int and value >= 0 else None
-
-
-def _message(error: Any) -> str:
-    if isinstance(error, dict):
-        parts = [str(error[key]) for key in ("code", "type", "message") if error.get(key)]
-        return " ".join(parts) or json.dumps(error)[:500]
-    return str(error)[:500]
 
 
 def _output(choice: Mapping[str, Any]) -> tuple[str, bool]:

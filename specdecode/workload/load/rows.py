@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,18 +14,6 @@ from specdecode.workload.load.request import Request
 from specdecode.workload.load.spec import LoadSpec
 
 STAGE = "load"
-
-Acceptance = Mapping[str, Any]
-"""steps, drafted, accepted, acceptance_histogram; a key that is absent or None is unknown."""
-
-ReadAcceptance = Callable[[Sequence[Mapping[str, Any]], int | None], Acceptance]
-"""From the events in which an engine says more than output, and the reply's token count."""
-
-
-def nothing_told(events: Sequence[Mapping[str, Any]], output_tokens: int | None) -> Acceptance:
-    """For servers of which no adapter is known: acceptance is unknown."""
-    del events, output_tokens
-    return {}
 
 
 def request_id(spec: LoadSpec, request: Request) -> str:
@@ -64,7 +52,7 @@ def record_of(
     asked: Mapping[str, Any],
     seen: Observation,
     spec: LoadSpec,
-    read_acceptance: ReadAcceptance = nothing_told,
+    acceptance: Mapping[str, Any] | None = None,
 ) -> Record:
     """The row. A failed or cancelled request has its reason and no latencies.
 
@@ -72,12 +60,11 @@ def record_of(
         asked: of `asked_fields`.
         seen: the exchange.
         spec: of the run.
-        read_acceptance: reads what the engine says of speculation.
+        acceptance: steps, drafted, accepted, acceptance_histogram; None when nothing was told.
     """
     if seen.status != "ok":
         return Record(**asked, prompt_tokens=seen.prompt_tokens, error=reason(seen))
     tokens = seen.output_tokens
-    told = read_acceptance(seen.engine_says, tokens)
     ids = seen.token_ids if seen.token_ids is not None and len(seen.token_ids) == tokens else None
     prompt_ids = seen.prompt_token_ids
     if prompt_ids is not None and len(prompt_ids) != seen.prompt_tokens:
@@ -93,10 +80,7 @@ def record_of(
         ttft_s=seen.ttft_s,
         tpot_s=seen.tpot_s,
         e2e_s=seen.e2e_s,
-        steps=told.get("steps"),
-        drafted=told.get("drafted"),
-        accepted=told.get("accepted"),
-        acceptance_histogram=told.get("acceptance_histogram"),
+        **(acceptance or {}),
     )
 
 

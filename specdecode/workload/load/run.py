@@ -15,6 +15,7 @@ from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record, read_records
 from specdecode.measurement.spool import RowSpool
 from specdecode.workload.load.energy import between, read_counters
+from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.journal import (
     DETAILS,
     ROWS,
@@ -30,7 +31,6 @@ from specdecode.workload.load.journal import (
 from specdecode.workload.load.plan import make_plan
 from specdecode.workload.load.progress import Progress
 from specdecode.workload.load.resources import Sampler
-from specdecode.workload.load.rows import ReadAcceptance, nothing_told
 from specdecode.workload.load.runner import Runner
 from specdecode.workload.load.spec import SCHEMA, LoadSpec, manifest_of, manifest_sha256
 from specdecode.workload.load.summary import Ended, lost_with_the_client, summarise
@@ -62,10 +62,9 @@ def run_load(
     folder: Path,
     *,
     api_key: str | None = None,
-    server: Mapping[str, Any] | None = None,
+    engine: EngineSide | None = None,
     server_pid: int | None = None,
     sample_every_s: float = 1.0,
-    read_acceptance: ReadAcceptance = nothing_told,
     show: Show | None = None,
 ) -> LoadResult:
     """Send the load and say what came of it.
@@ -74,10 +73,9 @@ def run_load(
         spec: what to send, and how.
         folder: new or empty; gets rows, details, samples and the summary.
         api_key: sent as a bearer token, recorded nowhere.
-        server: what the server said about itself; part of the manifest.
+        engine: reads what the server says of itself; None reads nothing.
         server_pid: process whose processor and memory are sampled.
         sample_every_s: time between samples.
-        read_acceptance: reads what the engine says of speculation.
         show: shows progress.
 
     Raises:
@@ -86,7 +84,7 @@ def run_load(
     """
     plan = make_plan(spec)
     sampler = Sampler(spec.url, server_pid, sample_every_s)
-    manifest = manifest_of(spec, dict(server or {}))
+    manifest = manifest_of(spec, {} if engine is None else engine.witness())
     digest = manifest_sha256(manifest)
     run = {
         "schema": SCHEMA,
@@ -110,7 +108,7 @@ def run_load(
                 api_key=api_key,
                 progress=progress,
                 sampler=sampler,
-                read_acceptance=read_acceptance,
+                engine=engine,
             ).run()
 
         with (show or _unseen)(progress):
@@ -120,7 +118,11 @@ def run_load(
         journal.finish()
         run["started_at"] = outcome.started_at.isoformat()
         ended = Ended(
-            outcome.duration_s, outcome.stopped, outcome.heartbeat_late_s, journal.most_waiting
+            outcome.duration_s,
+            outcome.stopped,
+            outcome.heartbeat_late_s,
+            journal.most_waiting,
+            None if engine is None else engine.report(),
         )
     return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=energy)
 

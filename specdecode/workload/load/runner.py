@@ -14,8 +14,9 @@ from typing import Any, Final
 import httpx
 
 from specdecode.workload.load.body import body_of
-from specdecode.workload.load.exchange import Call, Clock, exchange
 from specdecode.workload.load.client import http_client, on_signals
+from specdecode.workload.load.engine import EngineSide
+from specdecode.workload.load.exchange import Call, Clock, exchange
 from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED
 from specdecode.workload.load.heartbeat import Heartbeat
 from specdecode.workload.load.journal import SAMPLES, WARM_UP, Journal
@@ -25,11 +26,9 @@ from specdecode.workload.load.progress import Progress
 from specdecode.workload.load.request import Request
 from specdecode.workload.load.resources import Sampler
 from specdecode.workload.load.rows import (
-    ReadAcceptance,
     asked_fields,
     details_of,
     due_at,
-    nothing_told,
     record_of,
     request_id,
 )
@@ -71,7 +70,7 @@ class Runner:
         api_key: sent as a bearer token, recorded nowhere.
         progress: updated while it runs.
         sampler: load of the machine; None measures none.
-        read_acceptance: reads what the engine says of speculation.
+        engine: reads what the server says of itself; None reads nothing.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Runner:
         api_key: str | None = None,
         progress: Progress | None = None,
         sampler: Sampler | None = None,
-        read_acceptance: ReadAcceptance = nothing_told,
+        engine: EngineSide | None = None,
     ) -> None:
         self._spec, self._plan, self._journal = spec, plan, journal
         self._manifest = manifest_sha256
@@ -92,7 +91,7 @@ class Runner:
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self.progress = progress or Progress(total=plan.total)
-        self._sampler, self._read_acceptance = sampler, read_acceptance
+        self._sampler, self._engine = sampler, engine
         self._stop = asyncio.Event()
         self._why: str | None = None
         self._clock = Clock(time.perf_counter())
@@ -118,6 +117,8 @@ class Runner:
         return replace(outcome, stopped=self._why)
 
     async def _measure(self, client: httpx.AsyncClient) -> Outcome:
+        if self._engine is not None:
+            await self._engine.look()
         self._clock = Clock(time.perf_counter() + _LEAD_S)
         self._started = datetime.now(UTC) + (due_at(_EPOCH, _LEAD_S) - _EPOCH)
         self.progress.phase = "load"
@@ -136,6 +137,8 @@ class Runner:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
+        if self._engine is not None:
+            await self._engine.look()
         return Outcome(
             started_at=self._started,
             duration_s=self._last_end,
@@ -192,7 +195,8 @@ class Runner:
             seen.fault = (CLIENT_ERROR, f"{type(error).__name__}: {error}")
         seen.ended = self._clock.now() if seen.ended is None else seen.ended
         self._last_end = max(self._last_end, seen.ended)
-        record = record_of(asked, seen, self._spec, self._read_acceptance)
+        told = None if self._engine is None else self._engine.read(seen)
+        record = record_of(asked, seen, self._spec, told)
         self._journal.ended(record, details_of(request, record.request_id, seen))
         self.progress.note(seen)
         limit = self._spec.give_up_after

@@ -34,12 +34,14 @@ class Ended:
         stopped: why it ended before its plan.
         heartbeat_late_s: by how much the client overslept; empty when not known.
         most_waiting: rows that waited for the disk at the worst time.
+        engine: what the server said of itself; None when it was not asked.
     """
 
     duration_s: float
     stopped: str | None
     heartbeat_late_s: Sequence[float] = ()
     most_waiting: int | None = None
+    engine: Mapping[str, Any] | None = None
 
 
 def summarise(
@@ -106,6 +108,7 @@ def summarise(
             good_requests=None if reached is None else reached["good"],
             joules=joules,
         ),
+        "engine": None if ended.engine is None else dict(ended.engine),
         "left_out_of_files": run.get("skipped", {}),
     }
 

@@ -53,17 +53,17 @@ def over_time(details: Sequence[Details], duration_s: float) -> list[dict[str, A
     flying = in_flight(sent[reached], ended[reached], edges)
     good = np.array([d["status"] == "ok" for d in details])
     tokens = np.nan_to_num(column(details, "output_tokens"))
-    place = np.clip(((ended - edges[0]) // width).astype(int), 0, len(edges) - 2)
-    arrived = np.histogram(due, edges)[0]
+    last = len(edges) - 2
+    place, arrived = (np.clip((times // width).astype(int), 0, last) for times in (ended, due))
     return [
         {
             "from_s": round(float(edges[i]), 3),
             "to_s": round(float(edges[i + 1]), 3),
             "in_flight": round(float(flying[i]), 3),
-            "due": int(arrived[i]),
+            "due": int((arrived == i).sum()),
             "ok": int((good & (place == i)).sum()),
             "not_ok": int((~good & (place == i)).sum()),
             "output_tokens_of_replies_ended": int(tokens[good & (place == i)].sum()),
         }
-        for i in range(len(edges) - 1)
+        for i in range(last + 1)
     ]

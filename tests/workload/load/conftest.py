@@ -25,7 +25,7 @@ def load(fake, tmp_path):
     """Run a load against the fake server: load(behaviour, **spec) -> LoadResult."""
     folders = iter(tmp_path / f"run{number}" for number in range(100))
 
-    def run(behaviour=None, *, api_key=None, show=None, read_acceptance=None, **changes):
+    def run(behaviour=None, *, api_key=None, show=None, engine=None, **changes):
         values = {
             "url": fake.url,
             "model": "toy",
@@ -35,9 +35,8 @@ def load(fake, tmp_path):
             "warm_up": 0,
             "extra_body": {"behaviour": behaviour or {}},
         }
-        more = {} if read_acceptance is None else {"read_acceptance": read_acceptance}
         return run_load(
-            LoadSpec(**values | changes), next(folders), api_key=api_key, show=show, **more
+            LoadSpec(**values | changes), next(folders), api_key=api_key, show=show, engine=engine
         )
 
     return run

@@ -104,13 +104,14 @@ class FakeServer:
         at = behaviour.get("at", 2)
         if chat:
             await _event(writer, {"choices": [{"index": 0, "delta": {"role": "assistant"}}]})
+        while len(self.bodies) < behaviour.get("after_requests", 0):
+            await asyncio.sleep(0.001)
         await asyncio.sleep(behaviour.get("first_s", 0.0))
         for number in range(0 if fault == "empty" else chunks):
             if number:
                 await asyncio.sleep(behaviour.get("gap_s", 0.0))
-            if number == at and fault is not None:
-                if await self._fail(fault, writer):
-                    return
+            if number == at and fault is not None and await self._fail(fault, writer):
+                return
             piece = {"content": "x " * each} if chat else "x " * each
             choice = {"index": 0, "delta" if chat else "text": piece}
             if body.get("return_token_ids"):
@@ -154,7 +155,11 @@ class FakeServer:
 
 async def _whole(writer, status, words, document, more=None) -> None:
     content = json.dumps(document).encode()
-    lines = {"Content-Type": "application/json", "Content-Length": str(len(content)), **(more or {})}
+    lines = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+        **(more or {}),
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     writer.write(f"HTTP/1.1 {status} {words}\r\n{head}\r\n".encode() + content)
     await writer.drain()

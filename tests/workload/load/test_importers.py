@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.errors import ConfigError, PromptFileError
@@ -179,6 +179,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.dictionaries(st.text(max_size=5), json_values, max_size=4), max_size=12),
     st.integers(1, 40),

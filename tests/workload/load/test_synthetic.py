@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.errors import ConfigError
@@ -19,6 +19,7 @@ def test_the_words_are_distinct_and_plain():
     assert all(word.isascii() and word.isalpha() and word.islower() for word in WORDS)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**40), keys, st.integers(1, 300))
 def test_a_prompt_has_as_many_words_or_ids_as_tokens_were_asked(seed, key, tokens):
     words = SyntheticPrompt(seed, key, tokens)
@@ -31,6 +32,7 @@ def test_a_prompt_has_as_many_words_or_ids_as_tokens_were_asked(seed, key, token
     assert all(SMALLEST_ID <= token < 1000 for token in ids.token_ids())
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 5), max_size=4),
     st.lists(st.integers(0, 5), max_size=4),
@@ -80,6 +82,7 @@ def test_salted_ids_begin_differently_and_stay_valid():
     assert set(one) == set(prompt.token_ids())
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 10**6))
 def test_salts_are_reproducible_and_differ(seed, index):
     assert salt_for(seed, index) == salt_for(seed, index)
@@ -87,6 +90,7 @@ def test_salts_are_reproducible_and_differ(seed, index):
     assert len(salt_for(seed, index)) == 10
 
 
+@settings(deadline=None)
 @given(st.text(max_size=9), st.text(max_size=9) | st.none(), st.text(max_size=9))
 def test_written_prompts_are_equal_only_if_their_parts_are(user, system, other):
     same = WrittenPrompt(user, system).identity == WrittenPrompt(other, system).identity
