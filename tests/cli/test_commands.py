@@ -17,6 +17,7 @@ COMMANDS = (
     ("generate",),
     ("audit",),
     ("decide",),
+    ("load",),
     ("plan",),
     ("plan", "check"),
     ("plan", "new"),

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import httpx
-
 from specdecode.workload.load.body import body_of
-from specdecode.workload.load.client import http_client, on_signals
+from specdecode.workload.load.client import Connections, on_signals
 from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.exchange import Call, Clock, exchange
 from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED
@@ -109,14 +107,14 @@ class Runner:
         """
         outcome = Outcome(self._started)
         with on_signals(lambda: self._halt(INTERRUPTED)):
-            async with http_client(self._spec) as client:
-                if await self._warm_up(client):
-                    outcome = await self._measure(client)
+            async with Connections(self._spec) as connections:
+                if await self._warm_up(connections):
+                    outcome = await self._measure(connections)
         if self._bug is not None:
             raise self._bug
         return replace(outcome, stopped=self._why)
 
-    async def _measure(self, client: httpx.AsyncClient) -> Outcome:
+    async def _measure(self, connections: Connections) -> Outcome:
         if self._engine is not None:
             await self._engine.look()
         self._clock = Clock(time.perf_counter() + _LEAD_S)
@@ -128,9 +126,9 @@ class Runner:
             helpers.append(asyncio.create_task(self._sample(self._sampler)))
         try:
             if self._spec.open_loop:
-                await self._open_loop(client)
+                await self._open_loop(connections)
             else:
-                await self._closed_loop(client)
+                await self._closed_loop(connections)
             self.progress.phase = "ending"
             await self._finish_in_flight()
         finally:
@@ -146,7 +144,7 @@ class Runner:
             heartbeat_late_s=heartbeat.late_s,
         )
 
-    async def _open_loop(self, client: httpx.AsyncClient) -> None:
+    async def _open_loop(self, connections: Connections) -> None:
         for request in self._plan.requests:
             due = request.due_s or 0.0
             body = body_of(self._spec, request)  # before it is due, so that making it costs no lag
@@ -155,18 +153,18 @@ class Runner:
             self._last_due = due
             seen = Observation(due=due)
             self._note_sent(request, seen)
-            self._start(self._one(client, request, body, seen))
+            self._start(self._one(connections, request, body, seen))
 
-    async def _closed_loop(self, client: httpx.AsyncClient) -> None:
+    async def _closed_loop(self, connections: Connections) -> None:
         requests = iter(self._plan.requests)
         await asyncio.sleep(max(0.0, -self._clock.now()))
         clients = self._spec.concurrency or 1
         for _ in range(clients):
-            self._start(self._client_of_closed_loop(client, requests))
+            self._start(self._client_of_closed_loop(connections, requests))
         await self._finish_in_flight()
 
     async def _client_of_closed_loop(
-        self, client: httpx.AsyncClient, requests: Iterator[Request]
+        self, connections: Connections, requests: Iterator[Request]
     ) -> None:
         for request in requests:
             body = body_of(self._spec, request)
@@ -177,17 +175,17 @@ class Runner:
             self._last_due = max(self._last_due, now)
             seen = Observation(due=now)
             self._note_sent(request, seen)
-            await self._one(client, request, body, seen)
+            await self._one(connections, request, body, seen)
             if self._stop.is_set():
                 return
 
     async def _one(
-        self, client: httpx.AsyncClient, request: Request, body: bytes, seen: Observation
+        self, connections: Connections, request: Request, body: bytes, seen: Observation
     ) -> None:
         """One exchange, recorded whatever happens."""
         asked = self._asked(request, seen)
         try:
-            async with self._slot(seen):
+            async with self._slot(seen), connections.one() as client:
                 await exchange(client, self._call(request, body, seen), seen, self._clock)
         except asyncio.CancelledError:
             seen.fault = (INTERRUPTED, "while it waited for a free slot of the client")
@@ -239,7 +237,7 @@ class Runner:
             keep_ids=self._spec.token_ids,
         )
 
-    async def _warm_up(self, client: httpx.AsyncClient) -> bool:
+    async def _warm_up(self, connections: Connections) -> bool:
         """Send the warm-up; False if no request of it met a server."""
         failures: list[tuple[str, str] | None] = []
 
@@ -249,7 +247,8 @@ class Runner:
                     return
                 seen = Observation(due=self._clock.now())
                 call = self._call(request, body_of(self._spec, request), seen)
-                await exchange(client, call, seen, self._clock)
+                async with connections.one() as client:
+                    await exchange(client, call, seen, self._clock)
                 failures.append(seen.fault)
                 details = details_of(request, request_id(self._spec, request), seen)
                 self._journal.note(WARM_UP, details)

@@ -30,6 +30,7 @@ class FakeServer:
         bodies: of all requests, in the order they came.
         headers: of all requests.
         closed_early: streams that the client closed.
+        connections: opened so far.
         fault_of: fault by place of the request, for those that the request does not name.
     """
 
@@ -37,6 +38,7 @@ class FakeServer:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     closed_early: int = 0
+    connections: int = 0
     fault_of: dict[int, str] = field(default_factory=dict)
     url: str = ""
 
@@ -47,6 +49,7 @@ class FakeServer:
         return server
 
     async def _connection(self, reader, writer) -> None:
+        self.connections += 1
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()

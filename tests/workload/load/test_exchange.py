@@ -159,6 +159,14 @@ def test_the_body_is_that_of_its_api(load, fake):
     assert "seed" not in completions
 
 
+def test_a_connection_is_used_again_after_a_whole_reply_and_not_after_a_cut_one(load, fake):
+    load(concurrency=1, requests=5)
+    assert fake.connections == 1
+
+    load({"chunks": 50, "gap_s": 0.01}, concurrency=1, requests=3, cancel_share=1.0)
+    assert fake.connections == 1 + 3
+
+
 @pytest.mark.parametrize("engine", wire.ALL, ids=lambda e: e.name)
 def test_acceptance_is_read_from_every_engine_that_tells_it(load, engine):
     with WireServer(engine.routes()) as server:
@@ -187,5 +195,6 @@ def test_an_engine_can_be_named_and_must_exist(fake):
 
 def test_every_class_of_failure_is_documented():
     page = (Path(__file__).parents[3] / "docs" / "load.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", page, re.MULTILINE)
+    table = page.split("| class | meaning |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", table, re.MULTILINE)
     assert dict(rows) == CLASSES
