@@ -86,6 +86,10 @@ def error_of(payload: Payload) -> str | None:
         payload: JSON of a body or of one event.
     """
     error = payload.get("error")
+    if payload.get("object") == "error":  # of older servers: the error is the payload itself
+        error = payload
+    if any(choice.get("finish_reason") == "error" for choice in choices_of(payload)):
+        error = error or "the reply ended with finish_reason error"
     if error is None or error is False:
         return None
     if isinstance(error, Mapping):
