@@ -101,6 +101,8 @@ def llama_metrics(times: int = 1) -> str:
         "spec_decode_num_draft_tokens": DRAFTED,
         "spec_decode_num_accepted_tokens": ACCEPTED,
         "tokens_predicted": TOKENS,
+        "prompt_tokens": 3,
+        "prompt_tokens_cached": 2,
     }
     lines = []
     for name, each in counters.items():

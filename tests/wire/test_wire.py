@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import cache
 
 import httpx
 import pytest
@@ -28,6 +29,12 @@ from tests.wire.server import Pause, WireServer, in_turn
 REPLY = "".join(TEXTS)
 
 
+@cache
+def client():
+    """One for all tests: making one reads every certificate of the machine."""
+    return httpx.Client()
+
+
 class Read:
     """What a plain client sees of a stream."""
 
@@ -43,7 +50,7 @@ class Read:
 
     def _read(self, url):
         body = {"stream": True, "stream_options": {"include_usage": True}}
-        with httpx.stream("POST", url + CHAT[1], json=body, timeout=10) as response:
+        with client().stream("POST", url + CHAT[1], json=body, timeout=10) as response:
             self.status = response.status_code
             for some in response.iter_raw():
                 for found in self.parser.feed(some):
@@ -76,7 +83,7 @@ class TestWhole:
     @pytest.mark.parametrize("wire", WIRES)
     def test_every_engine_answers_at_once(self, wire):
         with WireServer(wire.routes()) as server:
-            body = httpx.post(server.url + CHAT[1], json={"stream": False}).json()
+            body = client().post(server.url + CHAT[1], json={"stream": False}).json()
 
         assert body["choices"][0]["message"]["content"] == REPLY
 
@@ -161,11 +168,11 @@ class TestFaults:
     def test_headers_that_are_late(self):
         late = WireServer({CHAT: late_headers(json_reply({}), 5)})
         with late as server, pytest.raises(httpx.ReadTimeout):
-            httpx.post(server.url + CHAT[1], json={}, timeout=0.2)
+            client().post(server.url + CHAT[1], json={}, timeout=0.2)
 
     def test_too_many_requests(self):
         with WireServer({CHAT: error_reply(429, "queue full", {"Retry-After": "2"})}) as server:
-            response = httpx.post(server.url + CHAT[1], json={})
+            response = client().post(server.url + CHAT[1], json={})
 
         assert (response.status_code, response.headers["retry-after"]) == (429, "2")
 
@@ -173,7 +180,7 @@ class TestFaults:
 class TestServer:
     def test_a_client_that_leaves_is_noticed(self):
         with WireServer({CHAT: stream([b": ping\n\n"] * 2000, delay_s=0.01)}) as server:
-            with httpx.stream("POST", server.url + CHAT[1], json={}) as response:
+            with client().stream("POST", server.url + CHAT[1], json={}) as response:
                 next(response.iter_raw())
             until = time.monotonic() + 10
             while not server.gone and time.monotonic() < until:
@@ -183,7 +190,9 @@ class TestServer:
 
     def test_what_clients_sent_is_kept(self):
         with WireServer(VLLM.routes()) as server:
-            httpx.post(server.url + CHAT[1], json={"stream": False, "n": 1}, headers={"X-A": "b"})
+            client().post(
+                server.url + CHAT[1], json={"stream": False, "n": 1}, headers={"X-A": "b"}
+            )
             [request] = server.asked(CHAT[1])
 
         assert (request.json["n"], request.headers["x-a"]) == (1, "b")
@@ -191,8 +200,8 @@ class TestServer:
     def test_scripts_in_turn(self):
         turns = in_turn(json_reply(1), json_reply(2))
         with WireServer({("GET", "/"): turns}) as server:
-            assert [httpx.get(server.url).json() for _ in range(3)] == [1, 2, 2]
+            assert [client().get(server.url).json() for _ in range(3)] == [1, 2, 2]
 
     def test_leaving_ends_scripts_that_would_last(self):
         with WireServer({("GET", "/"): [Pause(3600)]}) as server, pytest.raises(httpx.ReadTimeout):
-            httpx.get(server.url, timeout=0.1)
+            client().get(server.url, timeout=0.1)

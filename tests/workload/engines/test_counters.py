@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.engines.counters import moved, restarted
@@ -18,6 +18,7 @@ def scrape(*lines):
 
 
 class TestMoved:
+    @settings(deadline=None)
     @given(
         st.dictionaries(
             st.integers(0, 7), st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1

@@ -104,12 +104,17 @@ class TestWhatEachEngineCounts:
         )
         assert found.speculation.derived == {}
         assert found.generated_tokens == times * TOKENS
-        assert set(found.unknown) == {
-            "finished_requests",
-            "preemptions",
-            "prefix_queried_tokens",
-            "prefix_hit_tokens",
-        }
+        assert (found.prefix_queried_tokens, found.prefix_hit_tokens) == (5 * times, 2 * times)
+        assert set(found.unknown) == {"finished_requests", "preemptions"}
+
+    def test_builds_of_llama_cpp_that_do_not_count_cached_tokens(self):
+        def older(times):
+            lines = llama_metrics(times).splitlines(keepends=True)
+            return "".join(line for line in lines if "cached" not in line)
+
+        found = between("llama.cpp", older(1), older(2))
+
+        assert (found.prefix_queried_tokens, found.prefix_hit_tokens) == (None, None)
 
     @pytest.mark.parametrize("before", [0, 1])
     def test_tgi_counts_accepted_tokens(self, before):

@@ -6,7 +6,7 @@ import contextlib
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.engines.errors import ProtocolError
@@ -105,12 +105,14 @@ class TestRefused:
         with pytest.raises(ProtocolError, match="occurs twice"):
             parse_metrics('a{x="1",y="2"} 1\na{y="2",x="1"} 1\n')
 
+    @settings(deadline=None)
     @given(st.text(max_size=60) | st.text('aT{}="\\, 1#.\n', max_size=40))
     def test_any_text_is_read_or_refused(self, text):
         with contextlib.suppress(ProtocolError):
             parse_metrics(text)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(st.characters(exclude_categories=("Cs",)), max_size=8),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.engines.metrics_text import parse_metrics
@@ -25,6 +25,7 @@ def read(before, after, steps, accepted, appear=False):
     return histogram_by_position(before, after, POS, steps, accepted, appear=appear)
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 5).flatmap(
         lambda length: st.tuples(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.engines import ENGINES, error_of
@@ -118,10 +118,11 @@ class TestVllm:
         assert told(counts) == NOTHING
         assert "--per-request-spec-decode-metrics" in counts.unknown["steps"]
 
-    def test_several_replies_to_one_request_cannot_be_told_apart(self):
-        choices = [{"index": i, "text": "", "speculative_decoding_stats": STATS} for i in (0, 1)]
+    def test_what_an_earlier_chunk_said_is_replaced_by_null(self):
+        early = {"choices": [], "metrics": {"speculative_decoding": STATS}}
+        late = {"choices": [], "metrics": {"speculative_decoding": None}}
 
-        assert told(vllm.of_reply([{"choices": choices}])) == NOTHING
+        assert told(vllm.of_reply([early, late])) == NOTHING
 
     def test_a_contradiction_is_not_believed(self):
         assert told(self.of(num_accepted_draft_tokens=99)) == NOTHING
@@ -237,6 +238,24 @@ class TestLlamaCpp:
         assert told(llama.of_reply([LLAMA_CPP.body(timings=None)])) == NOTHING
 
 
+class TestSeveralReplies:
+    """llama.cpp tells the counts of one reply of several, and not of which."""
+
+    @pytest.mark.parametrize("wire", [pytest.param(w, id=w.name) for w in ALL])
+    def test_at_once(self, wire):
+        choices = [{"index": i, "message": {"content": "x"}} for i in (0, 1)]
+        counts = ENGINES[wire.name].of_reply([wire.body(choices=choices)])
+
+        assert told(counts) == NOTHING
+        assert "2 replies" in counts.unknown["steps"]
+
+    @pytest.mark.parametrize("wire", TELLING)
+    def test_in_a_stream(self, wire):
+        second = {"choices": [{"index": 1, "delta": {"content": "x"}}]}
+
+        assert told(ENGINES[wire.name].of_reply([second, *wire.chunks()])) == NOTHING
+
+
 class TestErrors:
     @pytest.mark.parametrize("name", ENGINES)
     @pytest.mark.parametrize(
@@ -275,6 +294,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(data=st.data(), name=st.sampled_from(list(ENGINES)))
 def test_damage_anywhere_gives_unknown_or_the_truth_never_an_exception(data, name):
     wire = next(w for w in ALL if w.name == name)

@@ -99,12 +99,17 @@ class TestOthers:
 
     def test_llama_cpp_never_shows_enough(self):
         assert self.llama().seen == "hidden"
+        assert self.llama(**{"speculative.synth_rates": [], "speculative.synth_len": -1}).seen == (
+            "hidden"
+        )
         assert self.llama(**{"speculative.p_min": 0.75}).seen == "hidden"
 
     @pytest.mark.parametrize(
         "params",
         [
             {"speculative.spec_synth_acc": 0.9},
+            {"speculative.synth_rates": [0.9]},
+            {"speculative.synth_len": 2.5},
             {"speculative.p_min": 0.75, "speculative.sampling": "probabilistic"},
         ],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.measurement.records import Record
@@ -26,6 +26,7 @@ def of(steps=NO, drafted=NO, accepted=NO, histogram=NO, derived=None):
 
 
 class TestTold:
+    @settings(deadline=None)
     @given(st.lists(st.integers(0, 6), max_size=20))
     def test_what_a_list_of_steps_gives_agrees_with_itself(self, steps):
         histogram = tuple(steps.count(n) for n in range(7))
