@@ -8,9 +8,16 @@ from typing import Any
 
 from tests.wire.server import Pause, Reset, Script
 
-_REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests",
-            500: "Internal Server Error", 501: "Not Implemented",
-            503: "Service Unavailable", 307: "Temporary Redirect"}  # fmt: skip
+_REASONS = {
+    200: "OK",
+    401: "Unauthorized",
+    404: "Not Found",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    307: "Temporary Redirect",
+}
 
 
 def reply(
@@ -62,8 +69,10 @@ def stream(pieces: Iterable[bytes], *, end: str = "whole", delay_s: float = 0.0)
         script += [Pause(delay_s)] if delay_s else []
         script.append(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
     last: dict[str, list[bytes | Pause | Reset]] = {
-        "whole": [b"0\r\n\r\n"], "cut": [], "reset": [Reset()]
-    }  # fmt: skip
+        "whole": [b"0\r\n\r\n"],
+        "cut": [],
+        "reset": [Reset()],
+    }
     return [*script, *last[end]]
 
 
@@ -88,8 +97,11 @@ def cut_inside(pieces: Sequence[bytes], keep: int) -> list[bytes]:
     return [*pieces[:keep], pieces[keep][: len(pieces[keep]) // 2]]
 
 
-_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked",
-           "Cache-Control": "no-cache"}  # fmt: skip
+_STREAM = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Transfer-Encoding": "chunked",
+    "Cache-Control": "no-cache",
+}
 
 
 def _head(status: int, fields: Mapping[str, str]) -> bytes:

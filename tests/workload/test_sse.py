@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.sse import Event, EventTooLargeError, SseParser
@@ -72,6 +72,7 @@ LINES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"])), max_size=12),
     cuts=st.lists(st.integers(0, 200), max_size=6),
@@ -84,6 +85,7 @@ def test_splitting_changes_nothing(lines, cuts):
     assert parse(*pieces) == parse(stream) == at_every_byte(stream)
 
 
+@settings(deadline=None)
 @given(
     events=st.lists(
         st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=20),

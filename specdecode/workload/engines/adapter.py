@@ -66,7 +66,7 @@ HEALTH, MODELS, METRICS, VERSION = "/health", "/v1/models", "/metrics", "/versio
 
 
 def with_usage(*, stream: bool) -> dict[str, Any]:
-    """Counts ride on the last event of a stream, which has no choices and comes if asked for.
+    """Counts ride on the last event of a stream, most of them only if the usage is asked for.
 
     Servers refuse the option where nothing streams.
     """
@@ -86,6 +86,10 @@ def error_of(payload: Payload) -> str | None:
         payload: JSON of a body or of one event.
     """
     error = payload.get("error")
+    if payload.get("object") == "error":  # of older servers: the error is the payload itself
+        error = payload
+    if any(choice.get("finish_reason") == "error" for choice in choices_of(payload)):
+        error = error or "the reply ended with finish_reason error"
     if error is None or error is False:
         return None
     if isinstance(error, Mapping):
@@ -101,17 +105,24 @@ def choices_of(payload: Payload) -> list[Mapping[str, Any]]:
 
 
 def last_with(payloads: Iterable[Payload], *keys: str) -> tuple[Payload | None, str | None]:
-    """The last payload that has one of the keys, and the error of the reply.
+    """The last payload that has one of the keys, unless none of its counts can be used.
+
+    Counts of a reply that failed are not told. Those that come with several replies to one request
+    are sometimes of all of them, sometimes of one, and it is not said of which.
 
     Returns:
-        The payload or None; what went wrong or None. A reply that failed tells no counts.
+        The payload or None; why there can be no counts, or None.
     """
     found: Payload | None = None
+    indexes: set[str] = set()
     for payload in payloads:
         if (error := error_of(payload)) is not None:
             return None, f"the reply carries an error: {error}"
+        indexes |= {repr(choice.get("index", 0)) for choice in choices_of(payload)}
         if any(payload.get(key) is not None for key in keys):
             found = payload
+    if len(indexes) > 1:
+        return None, f"{len(indexes)} replies to one request: whose counts these are is not told"
     return found, None
 
 

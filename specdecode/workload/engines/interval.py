@@ -11,7 +11,7 @@ from specdecode.workload.engines.facts import Facts
 from specdecode.workload.engines.metrics_text import Scrape
 from specdecode.workload.engines.positions import histogram_by_position
 from specdecode.workload.engines.speculation import AggregateSpeculation
-from specdecode.workload.engines.unknown import Count, Unknown, split
+from specdecode.workload.engines.unknown import Count, Unknown, added, split
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class CounterNames:
         finished: requests that ended well.
         preemptions: requests that lost their cache to others and were computed again.
         prefix_queried: prompt tokens looked up in the prefix cache.
-        prefix_hit: those of them that were found.
+        prefix_missed: prompt tokens that were not found there, if those are counted instead.
+        prefix_hit: prompt tokens that were found.
     """
 
     steps: Names = ()
@@ -42,13 +43,14 @@ class CounterNames:
     finished: Names = ()
     preemptions: Names = ()
     prefix_queried: Names = ()
+    prefix_missed: Names = ()
     prefix_hit: Names = ()
 
     def all(self) -> list[Names]:
         """Every counter that the engine has, but those per position."""
         found = (
             self.steps, self.drafted, self.accepted, self.generated, self.finished,
-            self.preemptions, self.prefix_queried, self.prefix_hit,
+            self.preemptions, self.prefix_queried, self.prefix_missed, self.prefix_hit,
         )  # fmt: skip
         return [names for names in found if names]
 
@@ -109,6 +111,9 @@ def interval(
     missing = instead or {}
     wanted = _by_field(names)
     told = {n: missing.get(n) or _moved(was, now, names, wanted[n], n) for n in _FIELDS}
+    if names.prefix_missed:
+        missed = _moved(was, now, names, names.prefix_missed, "prefix_missed")
+        told["prefix_queried_tokens"] = added(missed, told["prefix_hit_tokens"])
     counts = {
         n: missing.get(n) or _moved(was, now, names, getattr(names, n), n)
         for n in ("steps", "drafted", "accepted")

@@ -8,7 +8,7 @@ without a draft are among them, and tokens accepted beyond the end of the reply 
 accepted but not as predicted.
 
 Server-wide: exact counters of steps, drafted and accepted tokens, with `--metrics`; they move when
-a request ends.
+a request ends. `timings` and `usage` of several replies to one request are those of one of them.
 
 `/props` may say that nothing speculates while something does, so it proves nothing.
 """
@@ -44,7 +44,7 @@ from specdecode.workload.engines.state import (
     shown,
     summed,
 )
-from specdecode.workload.engines.unknown import Count, Unknown, count
+from specdecode.workload.engines.unknown import Count, Unknown, added, count
 
 PROPS, SLOTS = "/props", "/slots"
 
@@ -55,7 +55,14 @@ COUNTERS = CounterNames(
     per_position=("llamacpp:spec_decode_num_accepted_tokens_per_pos",),
     positions_appear=True,
     generated=("llamacpp:tokens_predicted",),
+    prefix_missed=("llamacpp:prompt_tokens",),
+    prefix_hit=("llamacpp:prompt_tokens_cached",),
 )
+
+_EXACT = {
+    "synth_rates": lambda value: value in (None, []),
+    "synth_len": lambda value: value is None or (isinstance(value, int | float) and value <= 0),
+}
 
 _HOW = (
     "predicted_n − 1 − draft_n_accepted: counts passes without a draft, and too few where the end "
@@ -63,7 +70,6 @@ _HOW = (
 )
 _NO_DRAFT = "no draft_n in the timings: nothing was drafted in this request, or the build is older"
 _NO_TIMINGS = "no timings in the reply"
-_NO_PREFIX = Unknown("llama.cpp counts the cached tokens of a request only in its own timings")
 _NO_PREEMPTION = Unknown("llama.cpp has no counter of preemptions; it queues instead")
 _HIDDEN = "/props shows the defaults of a request, not what the server was started with"
 
@@ -120,8 +126,6 @@ class LlamaCpp:
         missing = {
             "finished_requests": Unknown("llama.cpp does not count finished requests"),
             "preemptions": _NO_PREEMPTION,
-            "prefix_queried_tokens": _NO_PREFIX,
-            "prefix_hit_tokens": _NO_PREFIX,
         }
         return interval(where, COUNTERS, before, after, missing)
 
@@ -129,10 +133,13 @@ class LlamaCpp:
         """See `Adapter`."""
         m, props = facts.metrics, facts.object(PROPS)
         if isinstance(m, Unknown):
-            told: dict[str, object] = dict.fromkeys(("kv_cache_usage", "running", "queued"), m)
+            told: dict[str, object] = dict.fromkeys(_FROM_METRICS, m)
         else:
             usage = m.gauge("llamacpp:kv_cache_usage_ratio")  # gone from newer builds
+            hit = m.total(*COUNTERS.prefix_hit)
             told = {
+                "prefix_hit_tokens": hit,
+                "prefix_queried_tokens": added(m.total(*COUNTERS.prefix_missed), hit),
                 "kv_cache_usage": fullest(usage, "llamacpp:kv_cache_usage_ratio"),
                 "running": summed(m.gauge("llamacpp:requests_processing"), "requests processing"),
                 "queued": summed(m.gauge("llamacpp:requests_deferred"), "requests deferred"),
@@ -145,8 +152,6 @@ class LlamaCpp:
             context_length=context,
             kv_cache_tokens=Unknown("slots may share one cache; its size is not shown"),
             preemptions=_NO_PREEMPTION,
-            prefix_queried_tokens=_NO_PREFIX,
-            prefix_hit_tokens=_NO_PREFIX,
             options=self.options(facts),
             **told,
         )
@@ -166,7 +171,7 @@ class LlamaCpp:
     def rule(self, facts: Facts) -> AcceptanceRule:
         """See `Adapter`. Dropping sampled drafts by their own probability biases what is left."""
         options = self.options(facts)
-        found = acceptance_rule(options, {}, _HIDDEN)
+        found = acceptance_rule(options, _EXACT, _HIDDEN)
         if isinstance(options, Unknown):
             return found
         defaults = options.get("default_generation_settings")
@@ -178,6 +183,11 @@ class LlamaCpp:
             others = found.findings if found.seen == "lossy" else ()
             return AcceptanceRule("lossy", (*others, dropped))
         return found
+
+
+_FROM_METRICS = (
+    "kv_cache_usage", "running", "queued", "prefix_hit_tokens", "prefix_queried_tokens",
+)  # fmt: skip
 
 
 def _steps(predicted: Count, accepted: Count) -> Count:

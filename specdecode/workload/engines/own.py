@@ -1,6 +1,7 @@
 """This project's own server. It speaks like vLLM and says who it is.
 
-Unlike vLLM it shows its speculative configuration to everyone, at `/server_info`.
+`owned_by` in its list of models is "specdecode", and so is `engine` at `/version`. Unlike vLLM it
+shows its speculative configuration to everyone, at `/server_info`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ class Own(Vllm):
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
-        return owner(facts, OWNER) + metric_names(facts, "specdecode:", "specdecode_")
+        named = tuple(
+            f"{path} says engine {OWNER}"
+            for path in (VERSION, INFO)
+            if not isinstance(found := facts.object(path), Unknown) and found.get("engine") == OWNER
+        )
+        return owner(facts, OWNER) + metric_names(facts, "specdecode:", "specdecode_") + named
 
     def options(self, facts: Facts) -> Options:
         """Settings in force, with the configuration of the cache where metrics show it."""

@@ -41,7 +41,7 @@ from specdecode.workload.engines.state import (
     shown,
     summed,
 )
-from specdecode.workload.engines.unknown import Count, Unknown, count
+from specdecode.workload.engines.unknown import Count, Unknown, added, count
 
 INFO, OLD_INFO = "/server_info", "/get_server_info"
 
@@ -191,9 +191,7 @@ def _number(info: Mapping[str, Any], name: str) -> Count:
     ) else []  # fmt: skip
     if not found:
         return Unknown(f"{_NO_FIELD}: {name}")
-    parts = [count(each, name) for each in found]
-    bad = next((p for p in parts if isinstance(p, Unknown)), None)
-    return bad if bad is not None else sum(p for p in parts if isinstance(p, int))
+    return added(*(count(each, name) for each in found))
 
 
 def _counts(where: str, details: Mapping[str, Any]) -> RequestSpeculation:

@@ -165,15 +165,16 @@ def _weighted(histogram: Sequence[int]) -> int:
 
 
 def _contradiction(told: Mapping[str, object]) -> str | None:
-    steps, drafted, accepted = (told.get(name) for name in _FIELDS[:3])
+    numbers = {name: value for name, value in told.items() if isinstance(value, int)}
+    steps, drafted, accepted = (numbers.get(name) for name in _FIELDS[:3])
     histogram = told.get("histogram")
-    if isinstance(accepted, int) and isinstance(drafted, int) and accepted > drafted:
+    if accepted is not None and drafted is not None and accepted > drafted:
         return f"{accepted} accepted of {drafted} drafted"
-    if steps == 0 and (drafted or accepted) and not isinstance(drafted or accepted, Unknown):
-        return f"{drafted or accepted} draft tokens in 0 steps"
+    if steps == 0 and (tokens := max(drafted or 0, accepted or 0)):
+        return f"{tokens} draft tokens in 0 steps"
     if isinstance(histogram, tuple):
-        if isinstance(steps, int) and sum(histogram) != steps:
+        if steps is not None and sum(histogram) != steps:
             return f"a histogram of {sum(histogram)} steps beside {steps} steps"
-        if isinstance(accepted, int) and _weighted(histogram) != accepted:
+        if accepted is not None and _weighted(histogram) != accepted:
             return f"a histogram of {_weighted(histogram)} accepted tokens beside {accepted}"
     return None

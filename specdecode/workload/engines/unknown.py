@@ -42,6 +42,14 @@ def count(value: object, what: str) -> Count:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def added(*counts: Count) -> Count:
+    """The sum, unless one of them is unknown."""
+    known = [each for each in counts if not isinstance(each, Unknown)]
+    if len(known) < len(counts):
+        return next(each for each in counts if isinstance(each, Unknown))
+    return sum(known)
+
+
 def split(told: Mapping[str, object]) -> tuple[dict[str, object], dict[str, str]]:
     """Values with None where unknown, and the reason for each None."""
     values = {name: None if isinstance(v, Unknown) else v for name, v in told.items()}

@@ -22,7 +22,7 @@ from specdecode.workload.engines.adapter import (
     EngineName,
     Payload,
     choices_of,
-    error_of,
+    last_with,
     metric_names,
     owner,
     source,
@@ -73,7 +73,7 @@ _NOT_TOLD = (
     "no metrics.speculative_decoding: start vLLM with --per-request-spec-decode-metrics summary, "
     "stream with include_usage, and see that no proxy drops it"
 )
-_NULL = "speculative_decoding is null: several replies at once, or no draft in this request"
+_NULL = "speculative_decoding is null: several replies or prompts at once, or nothing was drafted"
 
 
 class Vllm:
@@ -99,26 +99,16 @@ class Vllm:
     ) -> RequestSpeculation:
         """See `Adapter`."""
         where = source(self.name, version, "metrics.speculative_decoding")
-        stats: list[Mapping[str, Any]] = []
-        indexes: set[str] = set()
-        null = False
-        for payload in payloads:
-            if (error := error_of(payload)) is not None:
-                return RequestSpeculation.nothing(where, f"the reply carries an error: {error}")
-            metrics = payload.get("metrics")
-            if isinstance(metrics, Mapping) and "speculative_decoding" in metrics:
-                of_request = metrics["speculative_decoding"]
-                null = of_request is None
-                stats = [of_request] if isinstance(of_request, Mapping) else []
-            for choice in choices_of(payload):
-                indexes.add(repr(choice.get("index", 0)))
-                of_choice = choice.get("speculative_decoding_stats")
-                stats += [of_choice] if isinstance(of_choice, Mapping) else []
-        if len(indexes) > 1:
-            return RequestSpeculation.nothing(where, f"{len(indexes)} replies in one request")
-        if not stats:
-            return RequestSpeculation.nothing(where, _NULL if null else _NOT_TOLD)
-        return _counts(where, stats[-1])
+        kept = list(payloads)
+        _, failed = last_with(kept)
+        if failed is not None:
+            return RequestSpeculation.nothing(where, failed)
+        told = [stats for payload in kept for stats in _stats(payload)]
+        if not told:
+            return RequestSpeculation.nothing(where, _NOT_TOLD)
+        if not isinstance(told[-1], Mapping):
+            return RequestSpeculation.nothing(where, _NULL)
+        return _counts(where, told[-1])
 
     def between(self, before: Facts, after: Facts) -> Interval:
         """See `Adapter`."""
@@ -175,6 +165,19 @@ _FROM_METRICS = (
     "kv_cache_usage", "kv_cache_tokens", "running", "queued",
     "preemptions", "prefix_queried_tokens", "prefix_hit_tokens",
 )  # fmt: skip
+
+
+def _stats(payload: Payload) -> list[object]:
+    """What a payload says of drafting, null included."""
+    found: list[object] = [
+        choice["speculative_decoding_stats"]
+        for choice in choices_of(payload)
+        if "speculative_decoding_stats" in choice
+    ]
+    metrics = payload.get("metrics")
+    if isinstance(metrics, Mapping) and "speculative_decoding" in metrics:
+        found.append(metrics["speculative_decoding"])
+    return found
 
 
 def _counts(where: str, stats: Mapping[str, Any]) -> RequestSpeculation:
