@@ -8,6 +8,8 @@ compile.py       the table that is checked and measured
 sampling.py      named sampling settings and seeds
 schedule.py      what is measured, in which order
 offline.py       measure
+sse.py           streams of events, byte by byte
+engines/         what running servers tell: drafting, load, options
 """
 
 from __future__ import annotations
