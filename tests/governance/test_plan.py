@@ -133,6 +133,9 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
         (("stages", 0, "alpha"), 0.01, "block-faster at level 0.95 errs towards GO with 0.025"),
         (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
+        (("stages", 0, "alarm_alpha"), 0.05, "with method bootstrap it must be null"),
+        (("stages", 0, "alarm_alpha"), 0.5, r"alarm_alpha: .*less than 0.5"),
+        (("alpha_total",), 0, r"alpha_total: .*greater than 0"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
         (("stages", 0, "n_max"), None, "offline needs an n_max"),
         (("stages", 0, "rules"), ["block-faster"], "all its rules"),
@@ -278,10 +281,13 @@ def test_a_stage_sees_its_own_rules_under_the_hash_of_the_whole():
 def test_a_stage_without_rules_or_without_existence_has_no_view():
     canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
                         "method": "betting", "steps": [0.05, 0.5]}  # fmt: skip
+    unjudged = OFFLINE | {"name": "confirmation", "rules": [], "metrics": ["error_rate"]}
     plan = small_plan(stages=[OFFLINE, canary])
 
-    with pytest.raises(ConfigError, match="canary has no rules"):
+    with pytest.raises(ConfigError, match=r"canary has no rules .* it needs an alarm_alpha"):
         plan.at("canary")
+    with pytest.raises(ConfigError, match="confirmation has no rules to decide by"):
+        small_plan(stages=[OFFLINE, unjudged]).at("confirmation")
     with pytest.raises(ConfigError, match="no stage watch; it has offline, canary"):
         plan.at("watch")
 
