@@ -58,8 +58,21 @@ def test_a_value_outside_its_bounds_is_refused_and_its_request_named():
 def test_a_row_lacks_a_number_only_if_a_metric_needs_it_and_it_did_not_fail():
     metrics = [PlanMetric.model_validate(each) for each in (ERRORS, LATENCY, QUALITY)]
 
-    assert lacking(metrics, read(*ROWS)).tolist() == [False, False, False, True]
-    assert not lacking(metrics[:1], read(*ROWS)).any()
+    assert lacking(metrics, read(*ROWS), "block").tolist() == [False, False, False, True]
+    assert not lacking(metrics[:1], read(*ROWS), "block").any()
+
+
+def test_of_the_other_arm_only_what_is_compared_is_needed_and_nothing_for_reports_only():
+    rows = read(*(row(i, arm, "canary", e2e_s=None) for i, arm in enumerate(("plain", "block"))))
+    alone = PlanMetric.model_validate(LATENCY)
+    compared = PlanMetric.model_validate(
+        LATENCY | {"transform": "difference", "limit": None, "bounds": {"low": 0, "high": 60}}
+    )
+    reported = PlanMetric.model_validate(LATENCY | {"role": "secondary"})
+
+    assert lacking([alone], rows, "block").tolist() == [False, True]
+    assert lacking([compared], rows, "block").tolist() == [True, True]
+    assert not lacking([reported], rows, "block").any()
 
 
 def test_every_metric_says_what_it_needs_and_its_formula_reads_nothing_else():
