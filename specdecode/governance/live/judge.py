@@ -159,7 +159,7 @@ class _Judge:
         left = [
             (sample.failed, _failures(metric)),
             (sample.empty, "had no number"),
-            (scope.open, "are of conversations still open or prompts repeated"),
+            (scope.open, _UNCOUNTED[stage.unit]),
             (scope.beyond, "came after n_max or the window and were not counted"),
         ]
         return text + "".join(f"; {count} {said}" for count, said in left if count)
@@ -220,6 +220,13 @@ _WORDS = {
     Outcome.PASS: "shown",
     Outcome.UNDECIDED: "not decided",
     Outcome.INSUFFICIENT: "too little data",
+}
+
+
+_UNCOUNTED = {
+    "request": "are not counted",
+    "prompt": "repeat a prompt later and are not counted",
+    "conversation": "are of conversations that have not ended",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from datetime import timedelta
 from functools import cache
 
 import pytest
@@ -17,6 +18,7 @@ from tests.governance.keys import ADA
 from tests.governance.live.streams import (
     CANARY,
     SHADOW,
+    START,
     WATCH,
     canary,
     failing,
@@ -52,7 +54,25 @@ def checked(tmp_path):
     return check
 
 
+TALKS = [
+    each | {"prompt_id": f"c{i % 300}/{i // 300}", "request_id": f"c{i:05d}/{each['arm']}",
+            "started_at": START + timedelta(minutes=i % 300 + 11 * (i // 300))}
+    for i, each in enumerate(canary(900, failing(0.02)))
+]  # fmt: skip
+TALKED = SHADOW | {"name": "canary", "unit": "conversation", "steps": [0.5], "n_min": 5}
+SETTINGS = ({"name": "sampled", "temperature": 1.0}, {"name": "greedy", "temperature": 0.0})
+REPEATED = [
+    each | {"prompt_id": f"p{index // 4}", "sampling": SETTINGS[index // 2 % 2]}
+    for index, each in enumerate(shadow(120))
+]  # fmt: skip
+
 STAGES = {
+    "canary, conversations": (live_plan(TALKED), "canary", TALKS),
+    "shadow, prompts": (live_plan(SHADOW | {"unit": "prompt", "n_min": 5}), "shadow", REPEATED),
+    "shadow, beyond n_max": (live_plan(SHADOW | {"n_max": 90}), "shadow", shadow(120)),
+    "canary, beyond n_max": (live_plan(CANARY | {"n_max": 90}), "canary", canary(400)),
+    "shadow, beyond the window": (
+        live_plan(SHADOW | {"window": {"length": 1.5, "per": "minutes"}}), "shadow", shadow(120)),
     "shadow": (live_plan(SHADOW | LOSSLESS), "shadow", shadow(400)),
     "shadow, harm": (live_plan(SHADOW), "shadow", shadow(200, failing(0.3))),
     "shadow, few": (live_plan(SHADOW), "shadow", shadow(12)),
@@ -116,7 +136,13 @@ TAMPERED = {
     "a role": ("shadow", lambda v: at(v, "error_rate").update(role="secondary"),
                "role or arm is not the plan's"),
     "n": ("shadow, few", lambda v: at(v, "error_rate").update(n=60),
-          "error_rate: 'insufficient', where the numbers say 'pass'"),
+          "error_rate: n 60, the rows have 12"),
+    "an estimate": ("shadow, strata",
+                    lambda v: at(v, "error_rate", "category=chat").update(estimate=0.01),
+                    "error_rate: estimate 0.01 in category=chat, the rows give 0.0"),
+    "too little data called enough": (
+        "shadow, few", lambda v: at(v, "error_rate").update(outcome="pass"),
+        "error_rate: 'pass', where the numbers say 'insufficient'"),
     "the moment": ("shadow", lambda v: at(v, "quality").update(decided_at=None),
                    "quality: decided_at None"),
     "a moment before its time": ("shadow", lambda v: at(v, "quality").update(decided_at=3),
