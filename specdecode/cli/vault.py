@@ -92,6 +92,8 @@ def lock_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.workload.held_out import always_checked, refuse_invalid
 
     if params is not None and order_seed is None:
+        if no_plain:
+            raise ConfigError("--no-plain: with --params the half that is not locked is public")
         chosen = reserve_of(prompts, params, plain or [])
     elif order_seed is not None and params is None:
         if bool(plain) == no_plain:

@@ -90,6 +90,18 @@ def test_lock_takes_the_half_that_the_compiled_table_keeps_in_reserve(
     assert (page.compared.jaccard_limit, page.compared.overlap_limit) == (0.7, 0.5)
 
 
+def test_lock_does_not_believe_that_the_other_half_is_not_public(
+    specdecode, tmp_path, key, prompts
+):
+    done = specdecode(
+        *("vault", "lock", prompts, "--out", tmp_path / "vault", "--key", key),
+        *("--params", tmp_path / "params.yaml", "--no-plain"),
+    )
+
+    assert done.code == 2
+    assert "the half that is not locked is public" in done.err
+
+
 @pytest.mark.parametrize("content", ["prompts: {split_seed: 1}", "- 1", "prompts: 3"])
 def test_lock_refuses_parameters_that_are_none(specdecode, tmp_path, key, prompts, content):
     (tmp_path / "params.yaml").write_text(content, encoding="utf-8")
