@@ -70,8 +70,12 @@ def _show(verdict: Mapping[str, Any]) -> None:
                 console.print(f"  - {escape(str(text))}")
     console.print()
     table = Table(box=None, pad_edge=False)
+    # After how many units it stood is known only where every look counts.
+    decided = any(rule.get("decided_at") is not None for rule in verdict["rules"])
     for heading in ("rule", "arm", "stratum", "estimate", "interval", "threshold", "n", "outcome"):
         table.add_column(heading)
+    if decided:
+        table.add_column("decided at")
     for rule in verdict["rules"]:
         cells = [
             str(rule["name"]),
@@ -83,6 +87,8 @@ def _show(verdict: Mapping[str, Any]) -> None:
             str(rule.get("n")),
             str(rule["outcome"]),
         ]
+        if decided:
+            cells.append("-" if rule.get("decided_at") is None else str(rule["decided_at"]))
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table)
 

@@ -12,7 +12,7 @@ from specdecode.governance.plan import canonical_json
 from specdecode.governance.plan_answers import Answers
 from tests.governance.answers import answers
 from tests.governance.live_plans import CANARY, SHADOW, live_plan
-from tests.governance.plans import STOP, small_plan
+from tests.governance.plans import OFFLINE, STOP, small_plan
 
 DEFAULT = "plans/default.yaml"
 
@@ -74,6 +74,21 @@ def test_the_default_plan_is_fit(specdecode):
     done = specdecode("plan", "check", DEFAULT, "--json")
     assert (done.code, done.document["valid"], done.document["findings"]) == (0, True, [])
     assert done.document["plan"]["schema"] == "specdecode.plan/2"
+
+
+def test_check_tells_what_all_stages_may_err_towards_go(specdecode, plan_file):
+    plan = plan_file(stages=[OFFLINE, OFFLINE | {"name": "confirmation", "alpha": 0.05}])
+    told = specdecode("plan", "check", plan)
+    document = specdecode("plan", "check", plan, "--json").document
+    assert "false GO: at most 0.075 over all stages (offline 0.025, confirmation 0.05)" in told.out
+    assert document["alpha"]["levels"] == {"offline": "1/40", "confirmation": "1/20"}
+
+
+def test_check_tells_no_total_that_does_not_hold(specdecode, plan_file):
+    done = specdecode("plan", "check", plan_file(alpha_total=0.01), "--json")
+    assert done.code == 2
+    assert done.document["alpha"] is None
+    assert "alpha-over-total" in {finding["code"] for finding in done.document["findings"]}
 
 
 def test_a_new_plan_is_accepted_by_check(specdecode, answered, tmp_path):

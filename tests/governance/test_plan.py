@@ -133,6 +133,9 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
         (("stages", 0, "alpha"), 0.01, "block-faster at level 0.96 errs towards GO with 0.02,"),
         (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
+        (("stages", 0, "alarm_alpha"), 0.05, "with method bootstrap it must be null"),
+        (("stages", 0, "alarm_alpha"), 0.5, r"alarm_alpha: .*less than 0.5"),
+        (("alpha_total",), 0, r"alpha_total: .*greater than 0"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
         (("stages", 0, "n_max"), None, "offline needs an n_max"),
         (("stages", 0, "rules"), ["block-faster"], "all its rules"),
@@ -259,3 +262,42 @@ def test_no_rule_and_no_number_of_the_default_plan_moved_but_those_it_lists():
     text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
 
     assert hashlib.sha256(text.encode("utf-8")).hexdigest() == FIRST_RULES_SHA256
+
+
+def test_a_stage_sees_its_own_rules_under_the_hash_of_the_whole():
+    confirmation = OFFLINE | {
+        "name": "confirmation",
+        "rules": ["block-lossless", "block-errors"],
+        "missing_data": {"max_missing_share": 0.1},
+        "prompts_expected": {"full": 30},
+    }
+    plan = small_plan(stages=[OFFLINE, confirmation])
+    view = plan.at("confirmation")
+
+    assert [rule.name for rule in view.rules] == ["block-lossless", "block-errors"]
+    assert (view.stage, view.missing_data.max_missing_share) == ("confirmation", 0.1)
+    assert view.prompts_expected == {"full": 30}
+    assert plan_sha256(view) == plan_sha256(plan) != plan_sha256(small_plan())
+    assert view.at("offline").rules == plan.rules
+    assert (plan.stage, plan.whole, view.whole) == ("offline", plan, plan)
+
+
+def test_a_stage_without_rules_or_without_existence_has_no_view():
+    canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
+                        "method": "betting", "steps": [0.05, 0.5]}  # fmt: skip
+    unjudged = OFFLINE | {"name": "confirmation", "rules": [], "metrics": ["error_rate"]}
+    plan = small_plan(stages=[OFFLINE, canary])
+
+    with pytest.raises(ConfigError, match=r"canary has no rules .* it needs an alarm_alpha"):
+        plan.at("canary")
+    with pytest.raises(ConfigError, match="confirmation has no rules to decide by"):
+        small_plan(stages=[OFFLINE, unjudged]).at("confirmation")
+    with pytest.raises(ConfigError, match="no stage watch; it has offline, canary"):
+        plan.at("watch")
+
+
+def test_stages_come_in_the_order_users_meet_them():
+    confirmation = OFFLINE | {"name": "confirmation"}
+
+    with pytest.raises(ConfigError, match="their order is offline, confirmation, shadow"):
+        small_plan(stages=[confirmation, OFFLINE])

@@ -1,6 +1,7 @@
 """What a stream of units shows about a threshold: bounds so far, and since when it is decided.
 
-Bounds are running intersections, so whatever they lie on one side of, they stay there.
+Bounds are running intersections, so whatever they lie on one side of, they stay there. If they
+meet, no common mean fits all units: what is measured has changed on the way.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class Finding:
     ready_at: int | None = None
     good_at: int | None = None
     bad_at: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no common mean fits all units; a sequence that one fits has some width."""
+        return self.low is not None and self.low == self.high
 
 
 @dataclass(frozen=True)
@@ -180,8 +186,8 @@ def _finding(
 ) -> Finding:
     """Ends that say exactly what was decided, whatever rounding did to them.
 
-    Where the sequence is empty (no common mean fits all units), its ends meet on the side that
-    decides, the bad one first.
+    Where the sequence is empty its ends meet, on the bad side if it lies there, and nothing good
+    was shown.
     """
     low, high = ends
     ready, good, bad = moments
@@ -193,6 +199,6 @@ def _finding(
         high = min(high, asked) if good is not None else max(high, math.nextafter(asked, math.inf))
         low = max(low, math.nextafter(asked, math.inf)) if bad is not None else min(low, asked)
     if low > high:
-        decides_high = scale.higher == (bad is not None)
-        low, high = (high, high) if decides_high else (low, low)
+        low = high = high if scale.higher == (bad is not None) else low
+        good = None
     return Finding(n, estimate, low, high, ready, good, bad)

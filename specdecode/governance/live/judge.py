@@ -3,7 +3,8 @@
 A primary metric passes once its whole sequence is on the good side of its margin, `n_min` units
 provided. Any metric fails once all of it is on the bad side, however few units that took. A
 guardrail below `n_min` holds the decision; one of a stratum is only reported then. What is decided
-stays decided: the sequences never widen.
+stays decided, since the sequences never widen; but for a sequence that ends up empty, because what
+is measured has changed: then nothing good counts as shown.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class _Judge:
             where,
             outcome,
             self._reason(metric, role, sample, scope, outcome),
-            remedy=self._remedy(metric, outcome, scope),
+            remedy=self._remedy(metric, outcome, scope, found),
             finding=found,
             level=level,
             decided=decided,
@@ -147,6 +148,8 @@ class _Judge:
         word = _WORDS[outcome]
         if outcome is Outcome.PASS and role == "guardrail":
             word = "no harm shown"
+        elif found.empty and outcome is Outcome.UNDECIDED:
+            word = "no common mean fits, it has changed on the way,"
         elif outcome is Outcome.UNDECIDED:
             word = "not decided, budget spent" if scope.spent else "not decided yet, goes on"
         elif outcome is Outcome.INSUFFICIENT:
@@ -156,16 +159,20 @@ class _Judge:
         left = [
             (sample.failed, _failures(metric)),
             (sample.empty, "had no number"),
-            (scope.open, "are of conversations still open or prompts repeated"),
+            (scope.open, _UNCOUNTED[stage.unit]),
             (scope.beyond, "came after n_max or the window and were not counted"),
         ]
         return text + "".join(f"; {count} {said}" for count, said in left if count)
 
-    def _remedy(self, metric: PlanMetric, outcome: Outcome, scope: Scope) -> str | None:
+    def _remedy(
+        self, metric: PlanMetric, outcome: Outcome, scope: Scope, found: Finding
+    ) -> str | None:
         if outcome is Outcome.FAIL:
             return f"take {self._arm} back and find out what moved {metric.name}"
         if outcome not in (Outcome.INSUFFICIENT, Outcome.UNDECIDED):
             return None
+        if found.empty:
+            return f"find out what changed {metric.name} on the way, and measure anew"
         if scope.spent:
             return (
                 f"{metric.name} was not shown with what {self._stage.name} may read: stay with the "
@@ -216,12 +223,21 @@ _WORDS = {
 }
 
 
+_UNCOUNTED = {
+    "request": "are not counted",
+    "prompt": "repeat a prompt later and are not counted",
+    "conversation": "are of conversations that have not ended",
+}
+
+
 def outcome_of(role: Role, found: Finding) -> tuple[Outcome, int | None]:
     """What a role makes of a finding, and after how many units it stood."""
     if found.bad_at is not None:
         return Outcome.FAIL, found.bad_at
     if found.ready_at is None:
         return Outcome.INSUFFICIENT, None
+    if found.empty:
+        return Outcome.UNDECIDED, None  # of two different means, neither was shown
     if role == "guardrail":
         return Outcome.PASS, None  # harm may still come
     if found.good_at is not None:

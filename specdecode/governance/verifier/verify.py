@@ -25,6 +25,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
@@ -381,6 +382,12 @@ def parts(metric: str, row: Row) -> tuple[float, float] | None:
         "mean_acceptance_length": (plus(steps, row["accepted"]), steps),
         "target_tokens_per_output_token": (row["target_tokens"], tokens),
         "quality": (row["quality"], 1),
+        "output_tokens": (tokens, 1),
+        "acceptance_rate": (row["accepted"], row["drafted"]),
+        "output_tokens_per_step": (tokens, steps),
+        "draft_share": (row["draft_s"], row["e2e_s"]),
+        "verify_share": (row["verify_s"], row["e2e_s"]),
+        "other_share": (row["other_s"], row["e2e_s"]),
     }[metric]
     usable = row["error"] is None and top is not None and bottom is not None and bottom > 0
     return (top, bottom) if usable else None
@@ -975,10 +982,132 @@ def places(plan: Any, stage: Any, rows: list[Row], role: str) -> list[str | None
             for where in inside]  # fmt: skip
 
 
-def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
-    """Compare the entries of one metric with what plan and sequence give.
+HIGHER = ("output_tokens_per_s", "mean_acceptance_length", "output_tokens_per_step", "quality")
+"""Metrics whose limit is kept from above."""
+SILENCE = timedelta(minutes=30)
+"""After which a conversation has ended."""
+Timed = list[tuple[datetime, str, Optional[float]]]  # start, prompt, value; in order
 
-    The sequence's ends are taken as they are; what follows from them is not.
+
+def value_of(metric: Any, row: Row) -> float | None:
+    """A metric's value of one request of a live stage."""
+    failed = row["error"] is not None
+    if metric["name"] == "error_rate":
+        return float(failed)
+    pair = parts(metric["name"], row)
+    value = None if pair is None else pair[0] / pair[1]
+    if metric["transform"] != "indicator":
+        return value
+    if failed or value is None:
+        return 0.0 if failed else None
+    limit = metric["limit"]
+    return float(value >= limit if metric["name"] in HIGHER else value <= limit)
+
+
+def unit_places(unit: str, timed: Timed, now: datetime) -> list[list[int]]:
+    """Rows of each unit, as places in `timed`; units in the order of their last rows."""
+    if unit == "request":
+        return [[place] for place in range(len(timed))]
+    groups: dict[str, list[int]] = {}
+    ended: list[list[int]] = []
+    for place, (start, prompt, _) in enumerate(timed):
+        name = prompt if unit == "prompt" else prompt.rpartition("/")[0] or prompt
+        own = groups.setdefault(name, [])
+        last = timed[own[-1]][0] if own else start
+        if unit == "conversation" and start - last > SILENCE:
+            ended.append(own)
+            own = groups[name] = []
+        if unit == "conversation" or start == last:  # later repeats of a prompt do not count
+            own.append(place)
+    if unit == "prompt":
+        return list(groups.values())
+    ended += [own for own in groups.values() if timed[own[-1]][0] + SILENCE < now]
+    return sorted(ended, key=lambda own: own[-1])
+
+
+def unit_means(unit: str, timed: Timed, now: datetime) -> list[float]:
+    """The mean of each unit that has a value."""
+    found = []
+    for places in unit_places(unit, timed, now):
+        known = [value for value in (timed[place][2] for place in places) if value is not None]
+        found += [math.fsum(known) / len(known)] if known else []
+    return found
+
+
+def counted(plan: Any, stage: Any, rows: list[Row], step: str | None) -> dict[str, list[Row]]:
+    """Rows of candidate and baseline that count: in the window, and up to n_max units."""
+    base, arm = baseline_of(plan), candidate_of(plan)
+    end = datetime.max
+    if stage["window"]:
+        end = when(rows[0]["started_at"]) + timedelta(
+            **{stage["window"]["per"]: stage["window"]["length"]}
+        )
+    own = [row for row in rows if when(row["started_at"]) <= end
+           and step in (None, share_of(row["profile"]))]  # fmt: skip
+    found = {name: [row for row in own if row["arm"] == name] for name in (arm, base)}
+    timed: Timed = [(when(row["started_at"]), row["prompt_id"], None) for row in found[arm]]
+    units = unit_places(stage["unit"], timed, when(rows[-1]["started_at"]))
+    if stage["n_max"] is not None and len(units) > stage["n_max"]:
+        kept = sorted(place for places in units[: stage["n_max"]] for place in places)
+        last = timed[units[stage["n_max"] - 1][-1]][0]
+        found[arm] = [found[arm][place] for place in kept]
+        found[base] = [row for row in found[base] if when(row["started_at"]) <= last]
+    return found
+
+
+def live_estimate(
+    metric: Any,
+    plan: Any,
+    stage: Any,
+    found: dict[str, list[Row]],
+    *,
+    named: Mapping[str, str],
+    now: datetime,
+) -> tuple[int, float | None]:
+    """Units behind a number of a live stage, and the number.
+
+    Args:
+        metric: which.
+        plan: the stage's view.
+        stage: it.
+        found: rows that count, by arm.
+        named: a stratum and its value, or nothing.
+        now: start of the newest row of all.
+    """
+    base, arm = baseline_of(plan), candidate_of(plan)
+    for by, value in named.items():
+        found = {name: [row for row in own if (setting(row) if by == "sampling" else row[by])
+                        == value] for name, own in found.items()}  # fmt: skip
+    timed: dict[str, Timed] = {
+        name: [(when(row["started_at"]), row["prompt_id"], value_of(metric, row)) for row in own]
+        for name, own in found.items()
+    }
+    if metric["transform"] == "difference" and stage["name"] == "shadow":
+        other = {(row["prompt_id"], setting(row)): each
+                 for row, each in zip(found[base], timed[base])}  # fmt: skip
+        pairs = [(each, other.get((row["prompt_id"], setting(row))))
+                 for row, each in zip(found[arm], timed[arm])]  # fmt: skip
+        both: Timed = [(max(a[0], b[0]), a[1], plus(a[2], b[2], -1)) for a, b in pairs if b]
+        timed[arm] = sorted(both, key=lambda each: each[0])
+    ours = unit_means(stage["unit"], timed[arm], now)
+    if metric["transform"] == "difference" and stage["name"] != "shadow":
+        theirs = unit_means(stage["unit"], timed[base], now)
+        if not ours or not theirs:
+            return 0, None
+        return min(len(ours), len(theirs)), mean(ours) - mean(theirs)
+    return len(ours), mean(ours) if ours else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one number."""
+    return math.fsum(values) / len(values)
+
+
+def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
+    """Compare the entries of one metric with what plan, rows and sequence give.
+
+    The sequence's ends and the moment of a decision are taken as they are; what follows from them
+    is not, and neither is the number itself.
     """
     plan, stage = bundle.plan, bundle.live
     role = role_in(metric, stage)
@@ -990,6 +1119,9 @@ def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
     higher, difference = metric["direction"] == "higher", metric["transform"] == "difference"
     threshold = -metric["margin"] if difference and higher else metric["margin"]
     alpha = alarm_level(plan, stage) if role == "guardrail" else stage["alpha"]
+    rows = sorted(bundle.rows, key=lambda row: (when(row["started_at"]), row["request_id"]))
+    now = when(rows[-1]["started_at"])
+    scopes: dict[str | None, dict[str, list[Row]]] = {}
     for entry in entries:
         where = f" in {entry['stratum']}" if entry["stratum"] else ""
         need((entry["role"], entry["arm"]) == (role, candidate_of(plan)),
@@ -998,6 +1130,17 @@ def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
              f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
         if entry["outcome"] == "invalid":
             continue  # a value outside the bounds, which makes the whole verdict INVALID
+        named = dict(part.split("=", 1) for part in (entry["stratum"] or "").split(", ") if part)
+        step = named.pop("step", None)
+        if step not in scopes:
+            scopes[step] = counted(plan, stage, rows, step)
+        own, value = live_estimate(metric, plan, stage, scopes[step], named=named, now=now)
+        need(entry["n"] == own, f"n {entry['n']}{where}, the rows have {own}")
+        near = value == entry["estimate"] or (
+            None not in (value, entry["estimate"])
+            and math.isclose(value, entry["estimate"], rel_tol=1e-9, abs_tol=1e-9)  # type: ignore[arg-type]
+        )
+        need(near, f"estimate {entry['estimate']}{where}, the rows give {value}")
         low, high, n, at = entry["low"], entry["high"], entry["n"], entry["decided_at"]
         outcome = live_outcome(role, entry, stage["n_min"], higher)
         need(entry["outcome"] == outcome,
@@ -1031,6 +1174,8 @@ def live_outcome(role: str, entry: Any, n_min: int, higher: bool) -> str:
         return "fail"
     if entry["n"] < n_min:
         return "insufficient"
+    if low is not None and low == high:  # no common mean fits: it has changed on the way
+        return "undecided"
     return "pass" if good or role == "guardrail" else "undecided"
 
 
@@ -1095,6 +1240,7 @@ def signed_by(public_key: bytes, signature: bytes, message: bytes) -> bool:
 # --- seal, ledger, approvals, anchors -------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 20)
 def when(text: str) -> datetime:
     """A time in UTC."""
     need(text.endswith("Z"), f"{text} is not a time in UTC")

@@ -18,6 +18,7 @@ from tests.governance.live.streams import (
 )
 
 PLAN = live_plan()
+KEPT = ("arm", "stage", "error", "e2e_s")
 
 
 def test_a_healthy_arm_may_stay_once_enough_was_seen():
@@ -33,8 +34,8 @@ def test_a_healthy_arm_may_stay_once_enough_was_seen():
 @pytest.mark.parametrize(("truth", "metric"), [(failing(0.3), "error_rate"), (slow(0.5), "e2e_s")])
 def test_a_change_for_the_worse_raises_an_alarm_that_stays(truth, metric):
     good = watch(400)
-    bad = [each | {"started_at": good[-1]["started_at"], "request_id": f"z{each['request_id']}",
-                   "prompt_id": f"z{each['prompt_id']}"} for each in watch(100, truth, 1)]  # fmt: skip
+    bad = [row(400 + index, **{k: v for k, v in each.items() if k in KEPT})
+           for index, each in enumerate(watch(100, truth, 1))]  # fmt: skip
     again = [row(2000 + index, "block", "watch") for index in range(500)]
     before, after, later = (
         judged(PLAN, "watch", rows) for rows in (good, good + bad, good + bad + again)
