@@ -59,7 +59,8 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
     plan = load_plan(file)
     plan.at(stage or plan.stage)  # a stage that is not there is refused before the wait
     scenarios = {"planned": plan} if effects is None else _scenarios(plan, effects)
-    scenarios |= _beside(plan, no_effect, harm or [])
+    beside = _beside(plan, no_effect, harm or [])
+    scenarios |= beside
     names = [stage] if stage else [entry.name for entry in plan.stages]
     found: dict[str, Ladder] = {}
     console = stderr()
@@ -80,7 +81,7 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
             )
     wanted = plan.power.wanted
     if svg is not None:
-        _write(svg, ladder_svg(found, wanted))
+        _write(svg, ladder_svg(found, wanted, beside))
     if as_json:
         emit_json(
             {
@@ -91,10 +92,10 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
         )
         return
     for title, result in found.items():
-        _show(title, result, wanted)
+        _show(title, result, None if title in beside else wanted)
 
 
-def _show(title: str, result: Ladder, wanted: float) -> None:
+def _show(title: str, result: Ladder, wanted: float | None) -> None:
     from specdecode.governance.power_picture import bars
 
     out = stdout()
@@ -103,10 +104,12 @@ def _show(title: str, result: Ladder, wanted: float) -> None:
         out.print(escape(bars(simulation.chances, wanted)))
         for rule, count in list(simulation.held_by.items())[:5]:
             out.print(f"  held by {escape(rule)} in {count} of {simulation.runs} runs")
-        out.print(f"  wanted: GO in {wanted:.0%} of runs (┃)\n")
+        if wanted is not None:
+            out.print(f"  wanted: GO in {wanted:.0%} of runs (┃)")
+        out.print()
     if result.walks is not None and len(result.reached) > 1:
         out.print(f"[bold]{escape(title)}[/]: {', '.join(result.reached)} in turn")
-        out.print(escape(bars(result.walks, wanted)))
+        out.print(escape(bars(result.walks, None)))
         out.print()
 
 
@@ -115,11 +118,9 @@ def _told(simulation: Simulation) -> str:
         f"{simulation.runs} runs of stage {simulation.stage}, expected n "
         f"{simulation.expected_n:g} {simulation.unit}s"
     )
-    median, most = simulation.n_for(0.5), simulation.n_for(0.8)
-    if median is not None and median != simulation.expected_n:
-        text += f" (half decided by {median}, " + (
-            f"four in five by {most})" if most is not None else "four in five never)"
-        )
+    if simulation.most is not None:
+        half, most = (simulation.n_for(share) or "never" for share in (0.5, 0.8))
+        text += f" of {simulation.most} (half decided: {half}, four in five: {most})"
     return f"{text}, seed {simulation.seed}"
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from specdecode.errors import ConfigError
 from specdecode.governance.plan import parse_plan
 from specdecode.governance.plan_schema import Plan
-from specdecode.governance.plan_stages import FIXED_N, LADDER
+from specdecode.governance.plan_stages import LADDER
 from specdecode.governance.power_live import live_runs
 from specdecode.governance.power_outcome import Ended, Simulation
 from specdecode.governance.power_rows import simulated_columns
@@ -86,13 +86,16 @@ def simulate(
     found = next(entry for entry in view.stages if entry.name == view.stage)
     if runs < 1:
         raise ConfigError(f"runs must be at least 1, not {runs}")
-    looks_once = found.method in FIXED_N
-    one = _fixed_runs(view) if looks_once else live_runs(view)
+    if found.sequential:
+        one, most = live_runs(view)
+    else:
+        one, most = _fixed_runs(view), None
     ends = []
     for run in range(runs):
         ends.append(one(np.random.default_rng([seed, run, LADDER.index(found.name)])))
         progress()
-    return Simulation.of(found.name, "prompt" if looks_once else found.unit, seed, ends)
+    unit = found.unit if found.sequential else "prompt"
+    return Simulation.of(found.name, unit, seed, ends, most=most)
 
 
 def _fixed_runs(view: Plan) -> Callable[[np.random.Generator], Ended]:

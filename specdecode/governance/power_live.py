@@ -42,8 +42,8 @@ WATCHED = 10_000
 """Units for which a watch without end is simulated."""
 
 
-def live_runs(view: Plan) -> Callable[[np.random.Generator], Ended]:
-    """Runs of a live stage, one a call.
+def live_runs(view: Plan) -> tuple[Callable[[np.random.Generator], Ended], int]:
+    """Runs of a live stage, one a call, and how many units each may use.
 
     Args:
         view: the plan at the stage.
@@ -52,7 +52,7 @@ def live_runs(view: Plan) -> Callable[[np.random.Generator], Ended]:
         ConfigError: the plan does not suppose what the stage's metrics need.
     """
     simulated = _Simulated(view)
-    return simulated.run
+    return simulated.run, simulated.most
 
 
 @dataclass
@@ -76,6 +76,7 @@ class _Simulated:
         self._stream = Stream(view, self._metrics)
         self._ledger = alarms(view, stage)
         self._most = stage.n_max or WATCHED
+        self.most = self._most * len(step_names(stage))
 
     def run(self, rng: np.random.Generator) -> Ended:
         """One run, through all steps of a canary."""
@@ -113,7 +114,7 @@ class _Simulated:
         if go is None:
             held = (_named(name, place(step, None)) for name, at in passed.items() if at is None)
             return Ended(Status.INCONCLUSIVE, self._most, tuple(held))
-        return Ended(Status.GO, go)
+        return Ended(Status.GO, go, silent=self._stage.name == "watch")
 
     def _passes(self, look: Look) -> int | None:
         """Units after which a metric no longer holds the decision."""

@@ -66,11 +66,19 @@ class Ended:
         status: its answer.
         n: units it used until then.
         held: what kept it from GO: rules or metrics, with their stratum.
+        silent: whether it was a watch that raised no alarm for as long as it was simulated. That is
+            a GO, but nothing decided it.
     """
 
     status: Status
     n: int
     held: tuple[str, ...] = ()
+    silent: bool = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether it ended because its answer was found, and not for want of more units."""
+        return self.status in DECIDED and not self.silent
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,7 @@ class Simulation:
         chances: by status, the four of a verdict.
         held_by: how often each rule or metric kept a run from GO, most often first.
         unit: what n counts.
+        most: units a run may use; None for a stage that looks once.
         ends: of the runs, in their order; empty where they were not kept.
     """
 
@@ -95,10 +104,13 @@ class Simulation:
     chances: dict[Status, Chance]
     held_by: dict[str, int]
     unit: str = "prompt"
+    most: int | None = None
     ends: tuple[Ended, ...] = ()
 
     @classmethod
-    def of(cls, stage: str, unit: str, seed: int, ends: Sequence[Ended]) -> Simulation:
+    def of(
+        cls, stage: str, unit: str, seed: int, ends: Sequence[Ended], *, most: int | None = None
+    ) -> Simulation:
         """The sum of runs.
 
         Raises:
@@ -113,13 +125,13 @@ class Simulation:
             expected_n=sum(end.n for end in ends) / len(ends),
             held_by=dict(held.most_common()),
             unit=unit,
+            most=most,
             ends=tuple(ends),
         )
 
     def decided_at(self, status: Status | None = None) -> list[int]:
         """Numbers of units after which runs were decided, rising; of one answer or of both."""
-        wanted = DECIDED if status is None else {status}
-        return sorted(end.n for end in self.ends if end.status in wanted & DECIDED)
+        return sorted(end.n for end in self.ends if end.decided and status in (None, end.status))
 
     def n_for(self, share: float) -> int | None:
         """Units by which this share of all runs was decided; None if fewer ever were.
@@ -139,6 +151,7 @@ class Simulation:
             "runs": self.runs,
             "seed": self.seed,
             "level": LEVEL,
+            "n_max": self.most,
             "expected_n": self.expected_n,
             **{name: self.n_for(share) for name, share in SHARES.items()},
             "chances": {status.value: c.to_json() for status, c in self.chances.items()},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -20,8 +21,9 @@ _COLOURS = {
     Status.INVALID: "#7a4a8f",
 }
 # Lengths in the picture's own units.
-_LEFT, _BAR, _GAP, _CURVE = 190, 480, 50, 240
+_LEFT, _BAR, _GAP, _CURVE = 190, 480, 50, 280
 _STEP, _TOP, _HEAD, _THICK = 46, 40, 30, 28
+_LEGEND = (0, 60, 220, 320)
 
 
 @dataclass(frozen=True)
@@ -32,21 +34,23 @@ class Row:
         name: beside it.
         chances: by status.
         timing: what tells when runs were decided; None draws nothing.
+        asked: whether `wanted` is asked of it.
     """
 
     name: str
     chances: Mapping[Status, Chance]
     timing: Simulation | None = None
+    asked: bool = True
 
 
-def bars(chances: Mapping[Status, Chance], wanted: float) -> str:
+def bars(chances: Mapping[Status, Chance], wanted: float | None) -> str:
     """One line for each status, with its interval; a mark on the line of GO where `wanted` is."""
     lines = []
     for status in _ORDER:
         chance = chances[status]
         filled = round(chance.rate * _WIDTH)
         line = list("█" * filled + "·" * (_WIDTH - filled))
-        if status is Status.GO:
+        if status is Status.GO and wanted is not None:
             line[min(_WIDTH - 1, round(wanted * _WIDTH))] = "┃"
         lines.append(
             f"{status.value:<12} {''.join(line)} {chance.rate:6.1%}  "
@@ -65,24 +69,27 @@ def svg(simulations: Mapping[str, Simulation], wanted: float) -> str:
     return _drawn({"": [Row(name, found.chances) for name, found in simulations.items()]}, wanted)
 
 
-def ladder_svg(ladders: Mapping[str, Ladder], wanted: float) -> str:
+def ladder_svg(ladders: Mapping[str, Ladder], wanted: float, beside: Collection[str] = ()) -> str:
     """For each scenario a bar a stage, beside it the share of runs decided against n.
 
     Args:
         ladders: by name of the scenario.
         wanted: the chance of GO the plan asks for.
+        beside: scenarios of which it asks for none, such as harm.
     """
     groups = {}
     for scenario, found in ladders.items():
-        rows = [Row(name, stage.chances, stage) for name, stage in found.stages.items()]
+        asked = scenario not in beside
+        rows = [Row(name, at.chances, at, asked=asked) for name, at in found.stages.items()]
         if found.walks is not None and len(rows) > 1:
-            rows.append(Row("all in turn", found.walks))
+            rows.append(Row("all in turn", found.walks, asked=False))
         groups[scenario] = rows
     return _drawn(groups, wanted)
 
 
 def _drawn(groups: Mapping[str, Sequence[Row]], wanted: float) -> str:
-    timed = any(row.timing for rows in groups.values() for row in rows)
+    timed = [row.timing for rows in groups.values() for row in rows if row.timing is not None]
+    decades = _decades(timed)
     width = _LEFT + _BAR + (_GAP + _CURVE if timed else 0) + 30
     body: list[str] = []
     y = _TOP
@@ -94,19 +101,19 @@ def _drawn(groups: Mapping[str, Sequence[Row]], wanted: float) -> str:
         for row in rows:
             body += [_label(row.name, y), *_bar(row.chances, y)]
             if row.timing is not None:
-                body += _curve(row.timing, y)
+                body += _curve(row.timing, decades, y)
             y += _STEP
-        at = _LEFT + wanted * _BAR
-        body.append(
-            f'<line x1="{at:.1f}" y1="{start - 6}" x2="{at:.1f}" y2="{y - 8}" stroke="#222" '
-            'stroke-dasharray="4 3"/>'
-        )
+        if asked := sum(row.asked for row in rows):
+            at, end = _LEFT + wanted * _BAR, start + _STEP * asked
+            body.append(
+                f'<line x1="{at:.1f}" y1="{start - 6}" x2="{at:.1f}" y2="{end - 8}" stroke="#222" '
+                'stroke-dasharray="4 3"/>'
+            )
     body += _axis(y)
     note = f"share of runs; whisker: {LEVEL:.0%} interval of the chance of GO; dashed: wanted, "
     body.append(f'<text x="10" y="{y + 36}">{note}{wanted:.0%}</text>')
-    if timed:
-        x = _LEFT + _BAR + _GAP
-        body.append(f'<text x="{x}" y="21">share decided, by units used</text>')
+    if any(found.most is not None for found in timed):
+        body += _scale(decades, y)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y + 54}" '
         'role="img" font-family="sans-serif" font-size="13">',
@@ -118,7 +125,7 @@ def _drawn(groups: Mapping[str, Sequence[Row]], wanted: float) -> str:
 def _legend() -> list[str]:
     parts = []
     for place, (status, colour) in enumerate(_COLOURS.items()):
-        x = _LEFT + 120 * place
+        x = _LEFT + _LEGEND[place]
         parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 17}" y="21">{status.value.replace("_", " ")}</text>')
     return parts
@@ -152,32 +159,55 @@ def _bar(chances: Mapping[Status, Chance], y: float) -> list[str]:
     return [*parts, f'<path d="{path}" stroke="#111" stroke-width="1.5" fill="none"/>']
 
 
-def _curve(found: Simulation, y: float) -> list[str]:
+def _curve(found: Simulation, decades: int, y: float) -> list[str]:
     """Shares of runs that had said GO, and above them NO_GO, against the units used."""
     left = _LEFT + _BAR + _GAP
-    used = {end.n for end in found.ends}
-    if len(used) < 2:
-        told = f"one look at {max(used, default=0)} {found.unit}s"
+    if found.most is None:
+        told = f"one look at {found.expected_n:g} {found.unit}s"
         return [f'<text x="{left}" y="{y + 19}" fill="#444">{escape(told)}</text>']
-    most = max(used)
+
+    def x(n: int) -> str:
+        return f"{left + _CURVE * math.log10(n) / decades:.1f}"
+
+    end = x(found.most)
     parts = [
-        f'<rect x="{left}" y="{y}" width="{_CURVE}" height="{_THICK}" fill="#f1f1f1" '
-        'class="curve"/>'
+        f'<path d="M{left} {y}H{end}V{y + _THICK}H{left}Z" fill="#ececec" class="curve"/>',
+        f'<path d="M{end} {y - 3}V{y + _THICK + 3}" stroke="#222"/>',
     ]
     # GO is drawn over both, so that what is left of NO_GO above it is its own share.
     for times, status in ((found.decided_at(), Status.NO_GO),
                           (found.decided_at(Status.GO), Status.GO)):  # fmt: skip
         path = [f"M{left} {y + _THICK:.1f}"]
         for count, n in enumerate(times, 1):
-            height = _THICK * (1 - count / found.runs)
-            path.append(f"H{left + _CURVE * n / most:.1f}V{y + height:.1f}")
-        path.append(f"H{left + _CURVE}V{y + _THICK:.1f}Z")
-        parts.append(f'<path d="{"".join(path)}" fill="{_COLOURS[status]}"/>')
+            path.append(f"H{x(n)}V{y + _THICK * (1 - count / found.runs):.1f}")
+        path.append(f"H{end}V{y + _THICK:.1f}Z")
+        if times:
+            parts.append(f'<path d="{"".join(path)}" fill="{_COLOURS[status]}"/>')
     middle = found.n_for(0.5)
-    told = f"0 to {most} {found.unit}s" + ("" if middle is None else f", half by {middle}")
-    parts.append(
-        f'<text x="{left}" y="{y + _THICK + 12}" font-size="10" fill="#444">{escape(told)}</text>'
-    )
+    if middle is not None:
+        told = f"half by {middle}"
+        parts.append(
+            f'<text x="{left}" y="{y + _THICK + 12}" font-size="10" fill="#444">{told}</text>'
+        )
+    return parts
+
+
+def _decades(timed: Sequence[Simulation]) -> int:
+    """Powers of ten that hold every number of units."""
+    most = max((found.most or 1 for found in timed), default=1)
+    return max(1, math.ceil(math.log10(most)))
+
+
+def _scale(decades: int, y: float) -> list[str]:
+    left = _LEFT + _BAR + _GAP
+    parts = [
+        f'<text x="{left}" y="21">share decided, by units used</text>',
+        f'<text x="{left}" y="{y + 36}" font-size="11">line at the end: no more may be used</text>',
+    ]
+    for power in range(decades + 1):
+        at, units = left + _CURVE * power / decades, 10**power
+        told = f"{units // 1000}k" if units >= 1000 else str(units)
+        parts.append(f'<text x="{at:.1f}" y="{y + 14}" text-anchor="middle">{told}</text>')
     return parts
 
 

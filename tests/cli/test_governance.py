@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specdecode.governance.plan import plan_sha256
+from specdecode.governance.plan import canonical_json, plan_sha256
 from specdecode.governance.vault import lock
+from tests.governance.live_plans import SHADOW, live_plan
 from tests.governance.plans import small_plan
 from tests.governance.repositories import commit, git, repository
 
@@ -215,6 +216,21 @@ def test_a_power_that_is_not_stated_is_simulated(specdecode, seal, root):
     commit(root)
     found = seal("--runs", "3", "--seed", "7", "--json").document
     assert (found["power"], found["power_basis"]) == (1.0, "simulated: 3 runs, seed 7")
+
+
+def test_every_stage_needs_the_power_and_the_way_through_them_is_on_record(seal, root, plan):
+    fields = {"approvals": APPROVALS, "contingencies": [CONTINGENCY]}
+    hopeless = live_plan(SHADOW | {"n_min": 150}, block={"kept": {"e2e_s": 0.8}}, **fields)
+    (root / PLAN).write_text(canonical_json(hopeless))
+    commit(root)
+    done = seal("--runs", "5", "--json")
+    assert done.code == USAGE
+    assert "smallest at shadow, " in done.document["error"]["message"]
+    (root / PLAN).write_text(canonical_json(live_plan(SHADOW, **fields)))
+    commit(root)
+    found = seal("--runs", "5", "--json").document
+    assert found["power"] >= 0.8
+    assert " for offline, shadow in turn" in found["power_basis"]
 
 
 def test_a_git_tag_vouches_for_the_head(specdecode, seal, root):

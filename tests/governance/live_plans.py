@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from specdecode.governance import Plan
+from specdecode.governance.plan_power import Effects
 from specdecode.governance.power_streams import Requests
 from specdecode.measurement.records import checked
 from tests.governance.plans import (
@@ -63,21 +64,24 @@ def live_plan(
     block: dict[str, Any] | None = None,
     more: list[dict[str, Any]] | None = None,
     metrics: list[dict[str, Any]] = METRICS,
-    strata: dict[str, list[str]] | None = None,
-    **effects: Any,
+    **fields: Any,
 ) -> Plan:
-    """All stages (or those given), with live effects of which the arms' may differ."""
+    """All stages (or those given), with live effects of which the arms' may differ.
+
+    `fields` are of the plan, or of its supposed effects.
+    """
     live = {"plain": LIVE["plain"] | (plain or {}), "block": LIVE["block"] | (block or {})}
-    supposed = {"quality": 0.9, "same_score": 0.95, "live": live} | effects
+    others = {name: value for name, value in fields.items() if name in Effects.model_fields}
+    supposed = {"quality": 0.9, "same_score": 0.95, "live": live} | others
     return small_plan(
         FASTER,
         *(more or []),
         metrics=metrics,
-        strata=strata or {},
         stages=[OFFLINE, *(stages or (SHADOW, CANARY, WATCH))],
         prompts_expected={"full": 30},
         missing_data={"max_missing_share": 0.1},
         power={"wanted": 0.8, "effects": EFFECTS | supposed},
+        **{name: value for name, value in fields.items() if name not in others},
     )
 
 

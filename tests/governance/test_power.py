@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from specdecode.governance import Status, decide, load_plan
 from specdecode.governance.lints.size import prompts_needed
 from specdecode.governance.power import simulate, suppose
 from specdecode.governance.power_outcome import LEVEL
-from specdecode.governance.power_picture import bars, svg
 from specdecode.governance.power_rows import simulated_rows
 from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.records import to_records
@@ -212,30 +210,6 @@ def test_other_effects_leave_the_rules_alone():
     assert supposing(speed_ratio=1.2).rules == PLAN.rules
     with pytest.raises(ConfigError, match="runs must be at least 1"):
         simulate(PLAN, runs=0)
-
-
-def test_the_picture_in_a_terminal_has_a_line_for_each_status_and_the_wanted_mark():
-    lines = bars(simulate(supposing(speed_ratio=2.0), runs=2).chances, 0.8).splitlines()
-
-    assert [line.split()[0] for line in lines] == ["GO", "INCONCLUSIVE", "NO_GO", "INVALID"]
-    assert lines[0].count("█") == 39
-    assert lines[0].index("┃") - lines[0].index("█") == 32
-    assert "100.0%" in lines[0]
-    assert "█" not in lines[1]
-
-
-def test_the_svg_is_well_formed_and_its_bars_fill_the_width():
-    found = {"a < b, at any length a name may have": simulate(supposing(speed_ratio=1.13), runs=6)}
-    picture = svg(found, 0.8)
-    root = ET.fromstring(picture)  # noqa: S314 - made here
-    bars_ = [float(node.get("width")) for node in root.iter("{http://www.w3.org/2000/svg}rect")
-             if node.get("height") == "28"]  # fmt: skip
-
-    assert picture == svg(found, 0.8)
-    assert sum(bars_) == pytest.approx(480, abs=0.5)
-    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "a < b, at any length a n…" in texts
-    assert "a < b, at any length a name may have: GO in" in root[0].text
 
 
 def test_the_document_of_a_simulation_is_json():

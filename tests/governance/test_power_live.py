@@ -150,7 +150,10 @@ def test_a_value_outside_its_bounds_is_no_evidence():
     narrow = [m | {"bounds": {"low": 0, "high": 1.5}, "margin": 1.2} if "target" in m["name"] else m
               for m in METRICS]  # fmt: skip
 
-    end = live_runs(live_plan(SHADOW, metrics=narrow).at("shadow"))(np.random.default_rng(0))
+    run, most = live_runs(live_plan(SHADOW, metrics=narrow).at("shadow"))
+    end = run(np.random.default_rng(0))
+
+    assert most == SHADOW["n_max"]
 
     assert end.status is Status.INVALID
     assert "outside the bounds 0 to 1.5" in end.held[0]
