@@ -79,9 +79,10 @@ async def exchange(client: httpx.AsyncClient, call: Call, seen: Observation, clo
         async with asyncio.timeout(call.deadline - clock.now()):
             await _stream(client, call, seen, clock)
     except TimeoutError:
-        fault = Fault(DEADLINE, f"not finished {call.deadline - seen.due:.1f} s after it was due")
+        late = f"not finished {call.deadline - seen.due:.1f} s after it was due"
+        fault = _unless_done(seen, Fault(DEADLINE, late))
     except asyncio.CancelledError:
-        fault = Fault(INTERRUPTED, "")
+        fault = _unless_done(seen, Fault(INTERRUPTED, "the run was interrupted"))
     except httpx.HTTPError as error:
         fault = from_httpx(error)
     except EventTooLargeError as error:
@@ -92,6 +93,11 @@ async def exchange(client: httpx.AsyncClient, call: Call, seen: Observation, clo
     if fault is not None:
         seen.fault = (fault.kind, fault.detail)
         seen.retry_after = fault.retry_after
+
+
+def _unless_done(seen: Observation, fault: Fault) -> Fault | None:
+    """None once [DONE] was read: the reply is whole, and only the wait for its end was cut."""
+    return fault if seen.ended is None else None
 
 
 async def _stream(client: httpx.AsyncClient, call: Call, seen: Observation, clock: Clock) -> None:

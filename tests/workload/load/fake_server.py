@@ -134,6 +134,8 @@ class FakeServer:
             await _raw(writer, b'data: {"choices": [')
         elif fault != "no-done":
             await _raw(writer, b"data: [DONE]\n\n")
+        if fault == "linger":
+            await asyncio.sleep(3600)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 

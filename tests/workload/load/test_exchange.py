@@ -58,6 +58,12 @@ def test_a_reply_that_never_ends_runs_into_its_deadline(load):
     assert found.summary["saturation"]["server"]["state"] == "saturated"
 
 
+def test_a_server_that_keeps_the_connection_after_its_last_word_has_answered(load, monkeypatch):
+    assert load({"fault": "linger"}, requests=2).complete
+    monkeypatch.setattr("specdecode.workload.load.exchange._DRAIN_S", 60.0)
+    assert load({"fault": "linger"}, requests=1, deadline_s=2.0).complete
+
+
 def test_nothing_listening_is_refused(load):
     found = load(url="http://127.0.0.1:9", requests=3)
     assert found.summary["verdict"]["failed"] == {"refused": 3}
