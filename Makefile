@@ -38,7 +38,7 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate confirm test bench study lint format ui push pull lock clean distclean
+.PHONY: help install evaluate confirm test mutants bench study lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -75,6 +75,9 @@ confirm: $(READY) ## open the confirmation set, once, for the sealed plan; VAULT
 test: $(READY) ## run all tests, JOBS at a time; ARGS='-k name' for some
 	@# One thread a process: two that want all cores wait for each other more than they compute.
 	@OMP_NUM_THREADS=1 '$(PY)' -m pytest --numprocesses '$(JOBS)' --dist loadscope $(ARGS)
+
+mutants: $(READY) ## change the gate's code one place at a time; do its tests see it? (ARGS='decide.py' for one file; an hour for all)
+	@OMP_NUM_THREADS=1 '$(PY)' -m tests.governance.mutants --jobs '$(JOBS)' $(ARGS)
 
 bench: $(READY) ## how fast decoding and verification are, beside transformers and llama.cpp (about half an hour)
 	@'$(PY)' -m pip install --quiet --no-input --disable-pip-version-check --no-deps -r requirements.bench || \

@@ -137,8 +137,14 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(LABELS))
-    except (pa.ArrowException, OSError) as error:
+        with pq.ParquetFile(path) as plain:
+            meta = plain.metadata
+        # Asked for a column that is not there, pyarrow raises a KeyError and no error of its own.
+        # Which columns are missing is told where they are compared.
+        found = {meta.schema.column(place).path for place in range(meta.num_columns)}
+        coded = [name for name in LABELS if name in found]
+        return pq.ParquetFile(path, read_dictionary=coded, metadata=meta)
+    except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names that are no text
         raise EvidenceError(_unreadable(path, error)) from error
 
 

@@ -1,4 +1,4 @@
-"""Rows, audit, manifest or plan of which exactly one integrity check says that it is no evidence."""
+"""Rows, audits, manifests and plans of which exactly one integrity check says: no evidence."""
 
 from __future__ import annotations
 
@@ -110,10 +110,12 @@ FAULTS = (
     IntegrityFault("unique", "two rows with one request id", "an id each",
                    Given(changed(0, request_id=ROWS[1].request_id)), GOOD),
     IntegrityFault("manifest", "the manifest at hand is another than the rows name", "the same",
-                   named({"manifest_sha256": OTHER_MANIFEST}), named({"manifest_sha256": MANIFEST})),
+                   named({"manifest_sha256": OTHER_MANIFEST}),
+                   named({"manifest_sha256": MANIFEST})),
     IntegrityFault("manifest", "one row of other inputs", "all of the same",
                    Given(changed(0, manifest_sha256=OTHER_MANIFEST)), GOOD),
-    IntegrityFault("manifest", "the manifest is not an object", "none is given", named(["x"]), GOOD),
+    IntegrityFault("manifest", "the manifest is not an object", "none is given", named(["x"]),
+                   GOOD),
     IntegrityFault("audit_of_these_rows", "the audit is of all rows but one", "of all rows",
                    Given(audit=audit(ROWS[1:])), GOOD),
     IntegrityFault("audit_of_these_rows", "the audit does not name its rows", "it names them",
@@ -133,7 +135,8 @@ FAULTS = (
                    Given([row for row in ROWS if row.sampling_name == "greedy"]), GOOD,
                    OTHERS({"missing"})),
     IntegrityFault("sampling", "a request of the setting sampled decoded at temperature 0",
-                   "at temperature 0.1", Given(drawn(0.0, "sampled")), Given(drawn(0.1, "sampled"))),
+                   "at temperature 0.1", Given(drawn(0.0, "sampled")),
+                   Given(drawn(0.1, "sampled"))),
     IntegrityFault("sampling", "a request of the setting greedy decoded at temperature 0.1",
                    "at temperature 0", Given(drawn(0.1, "greedy")), Given(drawn(0.0, "greedy"))),
     IntegrityFault("stage", "one row of the stage canary", "all of the plan's stage",

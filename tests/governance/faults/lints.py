@@ -79,8 +79,15 @@ def without(where: str, name: str) -> Edit:
 
 
 def metric(name: str, **changes: Any) -> Edit:
-    entry = {"name": name, "transform": "none", "bounds": {"low": 0, "high": 10},
-             "direction": "higher", "role": "guardrail", "margin": 1, "owner": "a team"}  # fmt: skip
+    entry = {
+        "name": name,
+        "transform": "none",
+        "bounds": {"low": 0, "high": 10},
+        "direction": "higher",
+        "role": "guardrail",
+        "margin": 1,
+        "owner": "a team",
+    }
     return lambda document: document["metrics"].append(entry | changes)
 
 

@@ -141,7 +141,7 @@ FAULTS = (
               "the arm's all wrong", "all of both are right", scoring(plain=1.0, block=0.0),
               scoring(plain=1.0, block=1.0)),
     RuleFault("tail_latency", "every third prompt waits a second for its first token",
-              "a hundredth of a second", later(1.0), later(0.001)),
+              "a thousandth of a second", later(1.0), later(0.001)),
     RuleFault("acceptance_length", "1.89 tokens a step, 2 are asked for", "exactly 2",
               accepting(block=(2, 7), token=(2, 7)), accepting(block=(1, 3), token=(1, 3))),
     RuleFault("token_amplification", "3 rows computed for each token, 2.5 are allowed", "2 rows",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from specdecode.governance import Status
 from specdecode.governance.dsse import sign_payload
 from specdecode.governance.signing import encode_base64
 from tests.governance.bundles import (
     BUNDLED,
     EXPIRES,
     approval_of,
+    case,
+    decision_line,
     edited,
     good,
     repacked,
@@ -17,7 +20,9 @@ from tests.governance.bundles import (
     utc,
 )
 from tests.governance.keys import ADA, GRACE, STRANGER
+from tests.governance.plans import FASTER
 from tests.governance.tamper.attacks import OWN, unsigned, with_approval
+from tests.measurement.factories import run
 
 APPROVALS = {
     "of another verdict": (approval_of("0" * 64), 3, "is of another verdict"),
@@ -81,3 +86,33 @@ def test_a_key_that_was_not_sealed_does_not_count(bundle, checked):
 
     assert (code, wrong) == (3, {"seal"})
     assert "signers.yaml is not the one that was sealed" in text
+
+
+def test_an_approval_of_an_earlier_verdict_on_the_same_plan_cannot_be_replayed(tmp_path, checked):
+    """Measured again, decided again, and the ledger kept as it should be: only the old approval
+    is put where a new one is needed."""
+    again = case(rows=run(24, seed=1))
+    old = good().approval
+    ledger = again.ledger(decisions=[decision_line(old, again.verdict_sha256)])
+    made = again.write(tmp_path, ledger=ledger, approvals=[old])
+
+    code, wrong, text = checked(made.read_bytes())
+
+    assert again.verdict.plan_sha256 == good().verdict.plan_sha256
+    assert again.verdict.status == good().verdict.status
+    assert (code, wrong) == (3, {"approvals"})
+    assert f"is of another verdict than {again.verdict_sha256[:12]}" in text
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_an_approval_put_in_twice_counts_once(tmp_path, checked, distinct):
+    made = case(FASTER, approvals={
+        "required_roles": ["reviewer", "reviewer"], "distinct_persons": distinct,
+        "expires_days": 30, "signers_file": "plans/signers.yaml"})  # fmt: skip
+    bundle = made.write(tmp_path, approvals=[made.approval, made.approval])
+
+    code, wrong, text = checked(bundle.read_bytes())
+
+    assert made.verdict.status is Status.GO
+    assert (code, wrong) == (12, {"approvals"})
+    assert "an approval as reviewer by another person is missing" in text

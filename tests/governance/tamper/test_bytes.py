@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -153,3 +155,31 @@ def test_a_manifest_has_one_form(bundle, checked, change, cause):
 
     assert (code, wrong) == (3, {"files"})
     assert cause in text
+
+
+def test_files_cannot_be_put_into_another_order(bundle, checked):
+    """The archive says the same, file by file, and is not the one that was written."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(bundle, reverse=True):
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system, info.external_attr = 3, 0o100644 << 16
+            archive.writestr(info, bundle[name])
+
+    code, wrong, text = checked(out.getvalue())
+
+    assert (code, wrong) == (3, {"archive"})
+    assert "do not come from its files" in text
+
+
+def test_a_compressed_file_is_seen_and_named(bundle, checked):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in sorted(bundle):
+            kind = zipfile.ZIP_DEFLATED if name == "rows.jsonl" else zipfile.ZIP_STORED
+            archive.writestr(name, bundle[name], compress_type=kind)
+
+    code, _, text = checked(out.getvalue())
+
+    assert code == 3
+    assert "rows.jsonl is compressed" in text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.governance.bundles import (
@@ -90,3 +93,41 @@ def test_a_ledger_written_anew_still_has_to_tell_this_story(bundle, checked, nam
     assert code == expected
     assert wrong <= {"ledger", "approvals"}
     assert cause in text
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_a_ledger_cut_short_anywhere_is_seen(bundle, checked, kept):
+    """The record of its head made to fit; what else is recorded of its end is the approval."""
+    ledger = b"".join(lines_of(bundle["ledger.jsonl"])[:kept])
+    files = with_head(bundle, ledger) if kept else unsigned(bundle, **{"ledger.jsonl": b""})
+
+    code, wrong, text = checked(repacked(files))
+
+    assert code in (3, 12)
+    assert wrong <= {"ledger", "approvals", "anchors"}
+    assert "approvals" in wrong
+    assert ("the ledger has 0 decisions" if kept else "ledger.jsonl has no lines") in text
+
+
+@pytest.mark.parametrize("cut", [1, 2, 50, 300])
+def test_a_ledger_cut_in_the_middle_of_a_line_is_seen(bundle, checked, cut):
+    code, wrong, text = checked(
+        repacked(unsigned(bundle, **{"ledger.jsonl": bundle["ledger.jsonl"][:-cut]}))
+    )
+
+    assert code == 3
+    assert "ledger" in wrong
+    assert "ledger.jsonl: the last line has no end" in text
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_no_line_can_be_dated_back_before_the_one_above(bundle, checked, place):
+    """All hashes made to fit: its date alone is left to tell."""
+    lines = [json.loads(line) for line in lines_of(bundle["ledger.jsonl"])]
+    dated = [[line["kind"], datetime.fromisoformat(line["at"]), line["body"]] for line in lines]
+    dated[place][1] = dated[place - 1][1] - timedelta(seconds=1)
+
+    code, wrong, text = checked(repacked(with_head(bundle, chained(*dated))))
+
+    assert (code, wrong) == (3, {"ledger", "approvals"})
+    assert f"ledger.jsonl, line {place + 1}: back-dated" in text

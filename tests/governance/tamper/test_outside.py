@@ -17,7 +17,15 @@ from tests.governance.bundles import (
 )
 from tests.governance.keys import ADA, GRACE, STRANGER
 from tests.governance.keys import entry as entry_of
-from tests.governance.tamper.attacks import APPROVED, PLAN, SEAL, UNBOUND, unsigned, with_head
+from tests.governance.tamper.attacks import (
+    APPROVED,
+    PLAN,
+    SEAL,
+    UNBOUND,
+    lines_of,
+    unsigned,
+    with_head,
+)
 
 
 @pytest.mark.parametrize("name", UNBOUND)
@@ -55,3 +63,15 @@ def test_only_a_trusted_key_sees_that_everything_was_signed_anew(bundle, checked
     code, wrong, text = checked(repacked(attacked), signers=trusted)
     assert (code, wrong) == (3, {"seal", "approvals"})
     assert "which you do not trust" in text
+
+
+def test_only_a_known_head_sees_that_a_ledger_and_all_its_end_recorded_are_gone(bundle, checked):
+    """Without the approvals nothing else in the bundle speaks of the lines cut off."""
+    ledger = b"".join(lines_of(bundle["ledger.jsonl"])[:2])
+    attacked = repacked(unsigned(with_head(bundle, ledger), **{"approvals/000.json": None}))
+    head = sha256_hex(lines_of(bundle["ledger.jsonl"])[-1].rstrip(b"\n"))
+
+    assert checked(attacked)[0] == 0
+    code, wrong, text = checked(attacked, head=head)
+    assert (code, wrong) == (3, {"ledger"})
+    assert "truncated, or written anew" in text

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import zipfile
 
 import pytest
 
 from specdecode.governance import Status
-from tests.governance.bundles import QUALITY_CHECKS, case, edited, repacked
-from tests.governance.tamper.attacks import compact, unsigned
+from tests.governance.bundles import QUALITY_CHECKS, edited, good, repacked
+from tests.governance.tamper.attacks import compact, lower, other_files, stolen, unsigned
 from tests.measurement.factories import run
-
-
-def lower(document):
-    next(r for r in document["rules"] if r["name"] == "block-faster")["threshold"] = 0.5
 
 
 def test_a_moved_threshold_is_not_the_plan_that_was_measured_for(bundle, checked):
@@ -26,19 +21,6 @@ def test_a_moved_threshold_is_not_the_plan_that_was_measured_for(bundle, checked
     assert code == 3
     assert wrong == {"plan", "seal", "ledger", "rules"}
     assert "the verdict is of plan" in text
-
-
-def other_files(tmp_path, **arguments):
-    """Files of a bundle made afresh by the project's own code, but without the keys."""
-    made = case(**arguments)
-    with zipfile.ZipFile(made.write(tmp_path, "other.zip")) as archive:
-        return made, {name: archive.read(name) for name in archive.namelist()}
-
-
-def stolen(bundle, files):
-    """The other files with the signatures and the ledger of the bundle."""
-    kept = ("seal.json", "approvals/000.json", "ledger.jsonl", "record.json", "signers.yaml")
-    return repacked(files | {name: bundle[name] for name in kept})
 
 
 def test_a_threshold_moved_everywhere_is_seen_by_the_seal(bundle, checked, tmp_path):
@@ -106,3 +88,32 @@ def test_what_cannot_be_judged_is_not_passed(bundle, checked, name):
 
     assert code in (3, 12)
     assert cause in text
+
+
+NUMBERS = ("threshold", "margin", "max_rate", "alpha", "level", "n_min", "quantile")
+MOVED = [(rule.name, number) for rule in good().plan.rules
+         for number in NUMBERS if hasattr(rule, number)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "number"), MOVED)
+def test_no_number_of_any_rule_can_be_moved(bundle, checked, name, number):
+    """By a thousandth, or by one prompt."""
+    plan = json.loads(bundle["plan.json"])
+    rule = next(rule for rule in plan["rules"] if rule["name"] == name)
+    rule[number] = rule[number] + 1 if number == "n_min" else rule[number] * 0.999
+
+    code, wrong, text = checked(repacked(unsigned(bundle, **{"plan.json": compact(plan)})))
+
+    assert code == 3
+    assert {"plan", "seal", "ledger"} <= wrong
+    assert "the verdict is of plan" in text
+
+
+def test_rules_cannot_be_put_into_another_order(bundle, checked):
+    plan = json.loads(bundle["plan.json"])
+    plan["rules"].reverse()
+
+    code, wrong, text = checked(repacked(unsigned(bundle, **{"plan.json": compact(plan)})))
+
+    assert (code, wrong) == (3, {"plan", "seal", "ledger"})
+    assert "the seal is of another plan" in text

@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from datetime import timedelta
 
 import pytest
 
-from specdecode.governance.verifier.verify import rows_digest
-from tests.governance.bundles import edited, repacked
-from tests.governance.tamper.attacks import unsigned
-
-
-def rows_changed(files, change):
-    """Rows changed, and their digest in audit and verdict with them: no hash is left to see it."""
-    rows = [json.loads(line) for line in files["rows.jsonl"].splitlines()]
-    rows = change(rows) or rows
-    lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() for row in rows)
-    digest = rows_digest(rows)
-    same = lambda document: document.update(rows_sha256=digest)  # noqa: E731
-    return {
-        "rows.jsonl": b"".join(line + b"\n" for line in lines),
-        "audit.json": edited(files["audit.json"], same),
-        "verdict.json": edited(files["verdict.json"], same),
-    }
-
-
-def swap_arms(rows):
-    other = {"plain": "block", "block": "plain"}
-    for row in rows:
-        row["arm"] = other.get(row["arm"], row["arm"])
-
-
-def faster(rows):
-    for row in rows:
-        if row["arm"] == "block" and row["prompt_id"] == "p0003":
-            row["e2e_s"] *= 0.9
-            row["tpot_s"] = None
-
-
-def exchange_prompts(rows):
-    other = {"p0001": "p0002", "p0002": "p0001"}
-    for row in rows:
-        if row["arm"] == "block":
-            row["prompt_id"] = other.get(row["prompt_id"], row["prompt_id"])
-
-
-def other_inputs(rows):
-    for row in rows:
-        row["manifest_sha256"] = "b" * 64
-
-
-def drop_arm(rows):
-    return [row for row in rows if row["arm"] != "block"]
-
-
-def drop_some(rows):
-    return [row for row in rows if row["arm"] != "block" or row["prompt_id"] > "p0002"]
-
+from tests.governance.bundles import SEALED, case, repacked
+from tests.governance.tamper.attacks import (
+    drop_arm,
+    drop_some,
+    exchange_prompts,
+    faster,
+    measured_backwards,
+    measured_before_the_seal,
+    other_inputs,
+    rows_changed,
+    swap_arms,
+    swap_drafting_arms,
+    unsigned,
+)
 
 ROWS = {
     "arms exchanged": (swap_arms, {"integrity", "rules"}, "speculation is not in order: block"),
@@ -67,6 +30,11 @@ ROWS = {
         other_inputs, {"inputs", "integrity"}, "rows were measured on other inputs (bbbbbbbbbbbb)"),
     "rows of one arm dropped": (
         drop_some, {"counts", "integrity", "rules"}, "missing is not in order: p0000/greedy"),
+    "drafting arms exchanged": (swap_drafting_arms, {"rules"}, "block-faster: estimate"),
+    "measured in another order": (
+        measured_backwards, set(), "the ledger records another verdict on this plan"),
+    "measured before the seal": (
+        measured_before_the_seal, set(), "the ledger records another verdict on this plan"),
 }  # fmt: skip
 
 
@@ -110,3 +78,31 @@ def test_rows_spelled_otherwise_are_seen(bundle, checked):
 
     assert (code, wrong) == (3, {"rows"})
     assert "rows.jsonl is spelled otherwise" in text
+
+
+@pytest.mark.parametrize("arm", ["plain", "token", "block"])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_rows_of_any_arm_cannot_be_dropped(bundle, checked, arm, kept):
+    """All of its rows, or all but one."""
+
+    def drop(rows):
+        own = [row for row in rows if row["arm"] == arm]
+        return [row for row in rows if row["arm"] != arm] + own[:kept]
+
+    code, wrong, text = checked(repacked(unsigned(bundle, **rows_changed(bundle, drop))))
+
+    assert code == 3
+    assert {"counts", "integrity", "rules"} <= wrong
+    assert (f"arms is not in order: {arm}" if not kept else "missing is not in order") in text
+
+
+def test_rows_dated_before_the_seal_are_seen_though_all_hashes_fit(tmp_path, checked):
+    """Made afresh by someone with all keys: what is left is the seal's own date."""
+
+    def early(records):
+        return [r.model_copy(update={"started_at": SEALED - timedelta(seconds=1)}) for r in records]
+
+    code, wrong, text = checked(case(change=early).write(tmp_path).read_bytes())
+
+    assert (code, wrong) == (12, {"ledger"})
+    assert "after the first row" in text

@@ -101,3 +101,13 @@ def test_an_interval_narrowed_within_reason_is_seen_by_ledger_and_approval_only(
     attacked = unsigned(bundle, **{"verdict.json": edited(bundle["verdict.json"], change)})
 
     assert checked(repacked(attacked))[:2] == (3, {"ledger", "approvals"})
+
+
+def test_the_order_of_its_entries_is_the_plans(bundle, checked):
+    change = lambda v: v["rules"].reverse()  # noqa: E731
+    attacked = unsigned(bundle, **{"verdict.json": edited(bundle["verdict.json"], change)})
+
+    code, wrong, text = checked(repacked(attacked))
+
+    assert (code, wrong) == (3, {"status", "ledger", "approvals"})
+    assert "the reasons are not those of the deciding rules" in text

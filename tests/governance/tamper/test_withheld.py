@@ -45,3 +45,13 @@ def test_a_dropped_hash_is_seen(withheld, checked):
     assert (
         "143 hashes stand for 144 rows" in checked(repacked(withheld | {"rows.leaves": leaves}))[2]
     )
+
+
+def test_exchanged_hashes_break_the_root(withheld, checked):
+    first, second, rest = withheld["rows.leaves"].split(b"\n", 2)
+    leaves = b"\n".join([second, first, rest])
+
+    code, wrong, text = checked(repacked(withheld | {"rows.leaves": leaves}))
+
+    assert (code, wrong) == (3, {"rows"})
+    assert "do not give their root" in text
