@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from specdecode.measurement.arrays import ArrowArray, IntArray, counts
 from specdecode.measurement.coding import Coder
-from specdecode.measurement.encoding import as_bytes
 from specdecode.measurement.grid import Column
 from specdecode.measurement.keys import Keys
 
@@ -43,7 +40,7 @@ class Likeness:
         """Take in the next rows.
 
         Args:
-            batch: with the columns of strata and `prompt_token_ids`.
+            batch: of an extract.
             rows: their numbers.
             alike: what must be alike in different sampling parameters.
             which: those of each row, as a place in `alike`.
@@ -58,7 +55,7 @@ class Likeness:
                 own = self._coders[name].codes(batch.column(name))
             label.put(request[fresh], own[fresh])
             differs |= label.stored(request) != own
-        ids = batch.column("prompt_token_ids")
+        ids = batch.column("prompt")
         if self._prompts is None and ids.null_count < len(ids):
             self._prompts = np.zeros((len(self._seen), _HASH), np.uint8)
         if self._prompts is not None:
@@ -96,10 +93,11 @@ class Likeness:
         }
 
 
-def _hashes(ids: ArrowArray) -> npt.NDArray[np.uint8]:
+def _hashes(prompts: ArrowArray) -> npt.NDArray[np.uint8]:
     """128 bits of each prompt, [n, 16]; zeros where it is withheld."""
-    coded = pc.dictionary_encode(as_bytes(ids)[0])
-    found = [hashlib.sha256(prompt).digest()[:_HASH] for prompt in coded.dictionary.to_pylist()]
-    table = np.frombuffer(b"".join([*found, bytes(_HASH)]), np.uint8).reshape(-1, _HASH)
-    hashes: npt.NDArray[np.uint8] = table[counts(coded.indices)]
+    if pa.types.is_null(prompts.type):
+        return np.zeros((len(prompts), _HASH), np.uint8)
+    found = b"".join([*prompts.dictionary.to_pylist(), bytes(_HASH)])
+    table = np.frombuffer(found, np.uint8).reshape(-1, _HASH)
+    hashes: npt.NDArray[np.uint8] = table[counts(prompts.indices)]
     return hashes

@@ -8,18 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from specdecode.governance.consistency import Settings, contradictory, read_settings
-from specdecode.governance.likeness import STRATA, Likeness
-from specdecode.measurement.arrays import BoolArray, IntArray, counts, floats, lengths, nulls
+from specdecode.governance.likeness import Likeness
+from specdecode.measurement.arrays import BoolArray, IntArray, bools, nulls
 from specdecode.measurement.coding import Coder
-from specdecode.measurement.grid import COUNTS, SCORES, SECONDS, Grid, new_columns
+from specdecode.measurement.consistency import Settings, read_settings
+from specdecode.measurement.grid import COUNTS, Grid, new_columns
 from specdecode.measurement.keys import Keys, Rows, read_keys
-from specdecode.measurement.source import Source
-
-_COLUMNS = (
-    *("sampling", *STRATA, "stage", "profile", "manifest_sha256", "error", "finish_reason"),
-    *("prompt_token_ids", "acceptance_histogram", "tpot_s", "drafted", *COUNTS, *SECONDS, *SCORES),
-)
+from specdecode.measurement.two_readers import Rows as ReadRows
 
 
 @dataclass
@@ -100,26 +95,23 @@ class Survey:
         return np.asarray(self.keys.arm() == self.keys.arms.index(arm), dtype=np.bool_)
 
 
-def survey(source: Source, arms: Mapping[str, bool], settings: Sequence[str]) -> Survey:
-    """Read all rows twice: for their keys, then for everything else.
+def survey(rows: ReadRows, arms: Mapping[str, bool], settings: Sequence[str]) -> Survey:
+    """Look at all rows twice: for their keys, then for everything else.
 
     Args:
-        source: valid rows.
+        rows: as they were read.
         arms: those of the plan, and whether they draft.
         settings: names of sampling settings of the plan.
-
-    Raises:
-        EvidenceError: the rows changed while they were read.
     """
-    keys = read_keys(source, list(arms), settings)
+    keys = read_keys(rows, list(arms), settings)
     look = _Look(keys, arms, settings)
-    for batch in source.batches(_COLUMNS):
-        look.at(batch)
+    for extract in rows.extracts():
+        look.at(extract.columns, extract.first)
     return look.finish()
 
 
 class _Look:
-    """The second reading, batch by batch."""
+    """The second look, batch by batch."""
 
     def __init__(self, keys: Keys, arms: Mapping[str, bool], settings: Sequence[str]) -> None:
         self._keys = keys
@@ -143,12 +135,10 @@ class _Look:
         self._sets = {name: Coder() for name in ("stage", "profile", "manifest_sha256")}
         self._no_profile = False
         self._work = {name: ArmWork() for name in keys.arms}
-        self._done = 0
 
-    def at(self, batch: pa.RecordBatch) -> None:
-        """Take in the next rows."""
-        rows = slice(self._done, self._done + batch.num_rows)
-        self._done = rows.stop
+    def at(self, batch: pa.RecordBatch, first: int) -> None:
+        """Take in the extract of some rows, the first of which has this number."""
+        rows = slice(first, first + batch.num_rows)
         arm = self._keys.arm(rows)
         which = self._texts.codes(batch.column("sampling"))
         self._settings += [read_settings(t) for t in self._texts.values[len(self._settings) :]]
@@ -156,12 +146,11 @@ class _Look:
         for name, coder in self._sets.items():
             found = coder.codes(batch.column(name))
             self._no_profile |= name == "profile" and bool((found < 0).any())
-        works = nulls(batch.column("error"))
-        self._failed[rows] = ~works
-        wrong = works & contradictory(batch, self._settings, which)
-        self._wrong.append(np.flatnonzero(wrong) + rows.start)
+        failed = bools(batch.column("failed"))
+        self._failed[rows], works = failed, ~failed
+        self._wrong.append(np.flatnonzero(bools(batch.column("contradictory"))) + first)
         misnamed = np.array([_misnamed(s) for s in self._settings], np.bool_)[which]
-        self._misnamed.append(np.flatnonzero(misnamed) + rows.start)
+        self._misnamed.append(np.flatnonzero(misnamed) + first)
         self._likeness.at(batch, rows, [s.alike for s in self._settings], which)
         self._put(batch, rows, arm, works)
         self._count_work(batch, arm, works)
@@ -179,8 +168,7 @@ class _Look:
         self._works[cell] = True
         missing = {}
         for name, column in self._columns.items():
-            of = counts if name in COUNTS else floats
-            values = of(batch.column(name))[good]
+            values = batch.column(name).to_numpy()[good]
             column.put(cell, values)
             missing[name] = values < 0 if name in COUNTS else np.isnan(values)
         lacks = missing["output_tokens"] | missing["ttft_s"] | missing["e2e_s"]
@@ -190,8 +178,8 @@ class _Look:
         self._unscored[request[missing["quality"]]] = True
 
     def _count_work(self, batch: pa.RecordBatch, arm: Rows, works: BoolArray) -> None:
-        drafted = counts(batch.column("drafted")) > 0
-        sizes = lengths(batch.column("acceptance_histogram"))
+        drafted = bools(batch.column("drafted"))
+        sizes = batch.column("histogram").to_numpy()
         for place in np.unique(arm).tolist():
             own = works & (arm == place)
             work = self._work[self._keys.arms[place]]
@@ -212,8 +200,8 @@ class _Look:
             profiles=profiles,
             manifests=set(self._sets["manifest_sha256"].values),
             failed=self._failed,
-            contradictory=np.concatenate([*self._wrong, np.empty(0, np.int64)]),
-            misnamed=np.concatenate([*self._misnamed, np.empty(0, np.int64)]),
+            contradictory=_in_order(self._wrong),
+            misnamed=_in_order(self._misnamed),
             unlike=self._likeness.unlike(),
             present=self._present.reshape(self._shape),
             lacking=self._lacking.reshape(self._shape),
@@ -228,6 +216,10 @@ class _Look:
                 self._likeness.strata(self._setting_place, len(self._names)),
             ),
         )
+
+
+def _in_order(rows: list[IntArray]) -> IntArray:
+    return np.sort(np.concatenate([*rows, np.empty(0, np.int64)]))
 
 
 def _misnamed(settings: Settings) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,19 +56,18 @@ class SortedCoder:
         """Take in some texts; none may be null."""
         self._chunks.append(coded(array))
 
-    def finish(self) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
-        """The different texts in order (by code point, as Python sorts), and each text's place."""
+    def finish(self) -> tuple[ArrowArray, Iterator[npt.NDArray[np.int32]]]:
+        """The different texts in order (by code point, as Python sorts).
+
+        And, for each array taken in, in turn, the place of each of its texts.
+        """
         whole: Any = pa.chunked_array(self._chunks, self._kind)
         self._chunks = []
         whole = whole.unify_dictionaries()
-        if not len(whole):
-            return pa.array([], pa.string()), np.empty(0, np.int32)
+        if not whole.num_chunks:
+            return pa.array([], pa.string()), iter(())
         texts = whole.chunk(0).dictionary
         order = pc.array_sort_indices(texts)
         places = np.empty(len(texts), dtype=np.int32)
         places[order.to_numpy()] = np.arange(len(texts), dtype=np.int32)
-        found, start = np.empty(len(whole), dtype=np.int32), 0
-        for chunk in whole.chunks:
-            found[start : start + len(chunk)] = places[chunk.indices.to_numpy()]
-            start += len(chunk)
-        return texts.take(order), found
+        return texts.take(order), (places[chunk.indices.to_numpy()] for chunk in whole.chunks)

@@ -46,9 +46,22 @@ _GROUPS = (tuple(name for name in LABELS if name not in _OF_PROMPT), _OF_PROMPT)
 _HASH = 32
 _MOST_COMBINED = 1 << 18
 _NULL = b"\xff" * 8
-_LABELS_AT = 8 + 8 * len(_NUMBERS)
-_SIZES_AT = _LABELS_AT + _HASH * len(_GROUPS)
-_WIDTH = _SIZES_AT + 4 * len(_LONG)
+
+
+def _layout() -> np.dtype[np.void]:
+    """What every row has, whatever is in it, byte for byte."""
+    reals = [f.name for f in RECORD_SCHEMA if pa.types.is_floating(f.type)]
+    return np.dtype(
+        [
+            ("null", "<u8"),
+            *((name, "<f8" if name in reals else "<i8") for name in _NUMBERS),
+            *((names[0], f"V{_HASH}") for names in _GROUPS),
+            *((name, "<i4") for name in _LONG),
+        ]
+    )
+
+
+_FIXED = _layout()
 
 
 class Encoder:
@@ -67,25 +80,24 @@ class Encoder:
             EvidenceError: sampling parameters that JSON cannot write.
         """
         n = batch.num_rows
-        row = np.zeros((n, _WIDTH), dtype=np.uint8)
-        missing = np.zeros(n, dtype="<u8")
-        for place, array in enumerate(batch.columns):
-            if array.null_count:
-                missing |= nulls(array).astype("<u8") << np.uint64(place)
-        row[:, :8] = _bytes(missing)
-        for place, name in enumerate(_NUMBERS, start=1):
-            row[:, 8 * place : 8 * place + 8] = _bytes(_number(batch.column(name)))
-        for place, names in enumerate(_GROUPS):
-            start = _LABELS_AT + _HASH * place
-            row[:, start : start + _HASH] = self._of_labels(batch, names)
+        rows = np.empty(n, _FIXED)
+        rows["null"] = _missing(batch)
+        for name in _NUMBERS:
+            rows[name] = _number(batch.column(name))
+        for names in _GROUPS:
+            rows[names[0]] = self._of_labels(batch, names)
         parts = []
-        for place, name in enumerate(_LONG):
-            part, sizes = as_bytes(plain_text(batch.column(name)))
-            start = _SIZES_AT + 4 * place
-            row[:, start : start + 4] = _bytes(sizes)
+        for name in _LONG:
+            array = batch.column(name)
+            if array.null_count == n:
+                rows[name] = -1
+                continue
+            part, sizes = as_bytes(plain_text(array))
+            rows[name] = sizes
             if (sizes > 0).any():
                 parts.append(part)
-        fixed = _binary(np.arange(0, _WIDTH * (n + 1), _WIDTH), row, None)
+        width = _FIXED.itemsize
+        fixed = _binary(np.arange(0, width * (n + 1), width), rows.view(np.uint8), None)
         joined = pc.binary_join_element_wise(
             fixed, *parts, pa.scalar(b"", pa.large_binary()),
             null_handling="replace", null_replacement="",
@@ -93,8 +105,8 @@ class Encoder:
         buffer = joined.buffers()[2]
         return memoryview(buffer if buffer is not None else b""), offsets(joined).tolist()
 
-    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> npt.NDArray[np.uint8]:
-        """Hash of some labels of each row, [n, 32]; computed once for each combination."""
+    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> npt.NDArray[np.void]:
+        """Hash of some labels of each row, [n]; computed once for each combination."""
         combined, size, columns = np.zeros(batch.num_rows, dtype=np.int64), 1, []
         for name in names:
             column = coded(batch.column(name))
@@ -112,9 +124,9 @@ class Encoder:
             *([texts[code] for code in codes[row_of[used]].tolist()] for codes, texts in columns),
             strict=True,
         )
-        table = np.frombuffer(b"".join(self._hash(names, of) for of in labels), np.uint8)
+        table = np.frombuffer(b"".join(self._hash(names, of) for of in labels), f"V{_HASH}")
         row_of[used] = np.arange(len(used))
-        return table.reshape(-1, _HASH)[row_of[combined]]
+        return table[row_of[combined]]
 
     def _hash(self, names: tuple[str, ...], labels: tuple[str | None, ...]) -> bytes:
         found = self._hashes.get(labels)
@@ -140,6 +152,20 @@ def _canonical(sampling: str) -> str:
             f"sampling {sampling!r} is not JSON that can be kept: {error}"
         ) from error
     return text
+
+
+def _missing(batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """Bit i of each row: whether column i is null."""
+    everywhere = sum(
+        1 << place
+        for place, array in enumerate(batch.columns)
+        if array.null_count == batch.num_rows
+    )
+    missing = np.full(batch.num_rows, everywhere, dtype="<u8")
+    for place, array in enumerate(batch.columns):
+        if 0 < array.null_count < batch.num_rows:
+            missing |= nulls(array).astype("<u8") << np.uint64(place)
+    return missing
 
 
 def _number(array: ArrowArray) -> npt.NDArray[np.generic]:
@@ -176,8 +202,3 @@ def _binary(
         pa.py_buffer(b"" if data is None else data),
     ]
     return pa.Array.from_buffers(pa.large_binary(), len(found) - 1, buffers)
-
-
-def _bytes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """[n] numbers as [n, width] bytes."""
-    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)

@@ -20,8 +20,8 @@ from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import taken
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA, checked
 
-BATCH_ROWS = 1 << 14
-_BATCH_BYTES = 32 << 20
+BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 16 << 20
 
 
 class Piece(NamedTuple):
@@ -81,10 +81,10 @@ class ParquetSource(Source):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        self.files = self._found()
         if not self.files or not all(file.is_file() for file in self.files):
             raise EvidenceError(f"{path}: there are no parquet files; run the measure stage first")
-        self._seen = self._identity()
+        self._seen = self.identity()
         self.pieces: list[Piece] = []
         for number, file in enumerate(self.files):
             meta = _open(file).metadata
@@ -101,7 +101,7 @@ class ParquetSource(Source):
 
     def must_be_unchanged(self) -> None:
         """Raise EvidenceError if a file is no longer what was opened."""
-        if self._identity() != self._seen:
+        if self._found() != self.files or self.identity() != self._seen:
             raise EvidenceError(f"{self.path}: the rows changed while they were read")
 
     def batches_of(
@@ -121,9 +121,13 @@ class ParquetSource(Source):
             except (pa.ArrowException, OSError) as error:
                 raise EvidenceError(_unreadable(file, error)) from error
 
-    def _identity(self) -> list[tuple[int, int, int]]:
+    def identity(self) -> list[list[int]]:
+        """What tells the files from others: inode, size, time of the last change."""
         stats = [file.stat() for file in self.files]
-        return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+        return [[stat.st_ino, stat.st_size, stat.st_mtime_ns] for stat in stats]
+
+    def _found(self) -> list[Path]:
+        return sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
