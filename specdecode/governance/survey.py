@@ -12,9 +12,11 @@ from specdecode.governance.likeness import Likeness
 from specdecode.measurement.arrays import BoolArray, IntArray, bools, nulls
 from specdecode.measurement.coding import Coder
 from specdecode.measurement.consistency import Settings, read_settings
-from specdecode.measurement.grid import COUNTS, Grid, new_columns
+from specdecode.measurement.grid import Grid, new_columns
 from specdecode.measurement.keys import Keys, Rows, read_keys
 from specdecode.measurement.two_readers import Rows as ReadRows
+
+_SMALL = 4096
 
 
 @dataclass
@@ -117,8 +119,14 @@ class _Look:
         self._keys = keys
         self._arms, self._names = sorted(arms), sorted(settings)
         self._shape = (len(keys.prompts), len(self._names), len(self._arms))
-        self._arm_place = _places(keys.arms, self._arms)
         self._setting_place = _places(keys.settings, self._names)
+        arm_place = _places(keys.arms, self._arms)
+        # Of each setting and arm that rows have: which they are, and their cell of a prompt, or -1.
+        self._setting_of, self._arm_of = np.divmod(
+            np.arange(len(keys.settings) * len(keys.arms)), max(1, len(keys.arms))
+        )
+        setting, arm = self._setting_place[self._setting_of], arm_place[self._arm_of]
+        self._place_of = np.where((setting < 0) | (arm < 0), -1, setting * len(self._arms) + arm)
         self._drafts = np.array([arms.get(name, False) for name in keys.arms], dtype=np.bool_)
         size = int(np.prod(self._shape))
         self._columns = new_columns(size)
@@ -139,53 +147,58 @@ class _Look:
     def at(self, batch: pa.RecordBatch, first: int) -> None:
         """Take in the extract of some rows, the first of which has this number."""
         rows = slice(first, first + batch.num_rows)
-        arm = self._keys.arm(rows)
+        each = max(1, len(self._place_of))
+        prompt = self._keys.cell[rows] // each
+        kind = self._keys.cell[rows] - prompt * each
+        arm = self._arm_of[kind]
         which = self._texts.codes(batch.column("sampling"))
         self._settings += [read_settings(t) for t in self._texts.values[len(self._settings) :]]
-        self._asked.update(np.unique(which * len(self._keys.arms) + arm).tolist())
+        asked = which * len(self._keys.arms) + arm
+        self._asked.update(_different(asked))
         for name, coder in self._sets.items():
             found = coder.codes(batch.column(name))
             self._no_profile |= name == "profile" and bool((found < 0).any())
         failed = bools(batch.column("failed"))
-        self._failed[rows], works = failed, ~failed
+        self._failed[rows] = failed
         self._wrong.append(np.flatnonzero(bools(batch.column("contradictory"))) + first)
         misnamed = np.array([_misnamed(s) for s in self._settings], np.bool_)[which]
         self._misnamed.append(np.flatnonzero(misnamed) + first)
-        self._likeness.at(batch, rows, [s.alike for s in self._settings], which)
-        self._put(batch, rows, arm, works)
-        self._count_work(batch, arm, works)
+        request = prompt.astype(np.int64) * len(self._keys.settings) + self._setting_of[kind]
+        self._likeness.at(batch, rows, request)
+        self._put(batch, prompt, kind, ~failed)
+        self._count_work(batch, arm, ~failed)
 
-    def _put(self, batch: pa.RecordBatch, rows: slice, arm: Rows, works: BoolArray) -> None:
+    def _put(self, batch: pa.RecordBatch, prompt: Rows, kind: Rows, works: BoolArray) -> None:
         """Numbers into their cells."""
-        place = self._arm_place[arm]
-        setting = self._setting_place[self._keys.setting(rows)]
-        inside = (place >= 0) & (setting >= 0)
-        request = self._keys.prompt(rows).astype(np.int64) * self._shape[1] + setting
-        cell = request * self._shape[2] + place
-        self._present[cell[inside]] = True
-        good = inside & works
-        cell, request = cell[good], request[good]
+        place = self._place_of[kind]
+        cell = prompt.astype(np.int64) * (self._shape[1] * self._shape[2]) + place
+        self._present[cell[place >= 0]] = True
+        good: BoolArray | slice = (place >= 0) & works
+        if good.all():
+            good = slice(None)  # which copies nothing
+        cell = cell[good]
         self._works[cell] = True
-        missing = {}
+        values = {name: batch.column(name).to_numpy()[good] for name in self._columns}
         for name, column in self._columns.items():
-            values = batch.column(name).to_numpy()[good]
-            column.put(cell, values)
-            missing[name] = values < 0 if name in COUNTS else np.isnan(values)
-        lacks = missing["output_tokens"] | missing["ttft_s"] | missing["e2e_s"]
-        counted = missing["steps"] | missing["accepted"] | nulls(batch.column("drafted"))[good]
-        self._lacking[cell[lacks | (counted & self._drafts[arm[good]])]] = True
-        self._scored[request[~missing["quality"]]] = True
-        self._unscored[request[missing["quality"]]] = True
+            column.put(cell, values[name])
+        lacks = values["output_tokens"] < 0
+        lacks |= np.isnan(values["ttft_s"]) | np.isnan(values["e2e_s"])
+        counted = (values["steps"] < 0) | (values["accepted"] < 0)
+        counted |= nulls(batch.column("drafted"))[good]
+        self._lacking[cell[lacks | (counted & self._drafts[self._arm_of[kind][good]])]] = True
+        request, unscored = cell // self._shape[2], np.isnan(values["quality"])
+        self._scored[request[~unscored]] = True
+        self._unscored[request[unscored]] = True
 
-    def _count_work(self, batch: pa.RecordBatch, arm: Rows, works: BoolArray) -> None:
+    def _count_work(self, batch: pa.RecordBatch, arm: IntArray, works: BoolArray) -> None:
         drafted = bools(batch.column("drafted"))
         sizes = batch.column("histogram").to_numpy()
-        for place in np.unique(arm).tolist():
+        for place in _different(arm):
             own = works & (arm == place)
             work = self._work[self._keys.arms[place]]
             work.rows += int(own.sum())
             work.drafted |= bool(drafted[own].any())
-            work.sizes.update(np.unique(sizes[own & (sizes > 0)]).tolist())
+            work.sizes.update(size for size in _different(sizes[own]) if size > 0)
 
     def finish(self) -> Survey:
         """What was seen."""
@@ -220,6 +233,13 @@ class _Look:
 
 def _in_order(rows: list[IntArray]) -> IntArray:
     return np.sort(np.concatenate([*rows, np.empty(0, np.int64)]))
+
+
+def _different(numbers: Rows) -> list[int]:
+    """The different ones among small numbers, none under -1."""
+    if int(numbers.max(initial=0)) > _SMALL:
+        return [int(number) for number in np.unique(numbers)]
+    return (np.flatnonzero(np.bincount(numbers + 1)) - 1).tolist()
 
 
 def _misnamed(settings: Settings) -> bool:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from specdecode.errors import EvidenceError
-from specdecode.measurement.encoding import Encoder
+from specdecode.measurement.encoding import Encoder, LabelHashes
 from specdecode.measurement.records import RECORD_SCHEMA, Record, to_table
 from specdecode.measurement.source import Source
 from specdecode.measurement.validity import Validity
@@ -98,18 +98,24 @@ class Hasher:
         Raises:
             FaultyRowError: the first row that is not valid.
         """
+        try:  # once for all parts
+            labels = self._encoder.labels(batch)
+        except (EvidenceError, ValueError):
+            labels = None  # something is wrong in one of the parts, which will tell in its turn
         found = []
-        for part in _bounded(batch):
+        for start, part in _parts(batch):
             if (fault := self._validity.fault(part)) is not None:
-                raise FaultyRowError(first + fault[0], fault[1])
-            found.append(hash_rows(part, self._encoder))
-            first += part.num_rows
+                raise FaultyRowError(first + start + fault[0], fault[1])
+            own = labels and [hashes[start : start + part.num_rows] for hashes in labels]
+            found.append(hash_rows(part, self._encoder, own))
         return b"".join(found)
 
 
-def hash_rows(batch: pa.RecordBatch, encoder: Encoder) -> bytes:
+def hash_rows(
+    batch: pa.RecordBatch, encoder: Encoder, labels: Sequence[LabelHashes] | None = None
+) -> bytes:
     """SHA-256 of each row, one after another."""
-    data, where = encoder.encode(batch)
+    data, where = encoder.encode(batch, labels)
     sha256 = hashlib.sha256
     return b"".join([sha256(data[start:end]).digest() for start, end in pairwise(where)])
 
@@ -176,15 +182,18 @@ def _tables(records: Iterable[Record]) -> Iterator[pa.Table]:
         yield to_table(some)
 
 
-def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows in parts that are hashed in one go, and where each starts."""
+    small = batch.nbytes <= _MOST_BYTES
     for start in range(0, batch.num_rows, _MOST_ROWS):
-        yield from _halved(batch.slice(start, _MOST_ROWS))
+        part = batch.slice(start, _MOST_ROWS)
+        yield from [(start, part)] if small else _halved(part, start)
 
 
-def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _halved(batch: pa.RecordBatch, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     if batch.nbytes <= _MOST_BYTES or batch.num_rows < 2:
-        yield batch
+        yield start, batch
         return
     half = batch.num_rows // 2
-    yield from _halved(batch.slice(0, half))
-    yield from _halved(batch.slice(half))
+    yield from _halved(batch.slice(0, half), start)
+    yield from _halved(batch.slice(half), start + half)

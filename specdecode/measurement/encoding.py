@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,12 @@ from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import (
     MANY,
     ArrowArray,
-    coded,
-    counts,
     lengths,
     nulls,
     offsets,
     plain_text,
 )
+from specdecode.measurement.coding import Labels, combinations
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA
 
 _NESTED = [f.name for f in RECORD_SCHEMA if pa.types.is_string(f.type) or pa.types.is_list(f.type)]
@@ -43,8 +43,8 @@ _NUMBERS = [f.name for f in RECORD_SCHEMA if f.name not in _NESTED]
 _LONG = [name for name in _NESTED if name not in LABELS]
 _OF_PROMPT = ("category", "difficulty", "language")
 _GROUPS = (tuple(name for name in LABELS if name not in _OF_PROMPT), _OF_PROMPT)
+LabelHashes = npt.NDArray[np.void]
 _HASH = 32
-_MOST_COMBINED = 1 << 18
 _NULL = b"\xff" * 8
 
 
@@ -68,13 +68,16 @@ class Encoder:
     """Rows to bytes, batch by batch."""
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[str | None, ...], bytes] = {}
+        self._hashes: dict[Labels, bytes] = {}
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[memoryview, list[int]]:
+    def encode(
+        self, batch: pa.RecordBatch, labels: Sequence[LabelHashes] | None = None
+    ) -> tuple[memoryview, list[int]]:
         """The rows' bytes one after another, and n + 1 offsets into them.
 
         Args:
             batch: valid rows with all columns of `RECORD_SCHEMA`.
+            labels: what `labels` gives for them, where it is there already.
 
         Raises:
             EvidenceError: sampling parameters that JSON cannot write.
@@ -84,8 +87,8 @@ class Encoder:
         rows["null"] = _missing(batch)
         for name in _NUMBERS:
             rows[name] = _number(batch.column(name))
-        for names in _GROUPS:
-            rows[names[0]] = self._of_labels(batch, names)
+        for names, hashes in zip(_GROUPS, labels or self.labels(batch), strict=True):
+            rows[names[0]] = hashes
         parts = []
         for name in _LONG:
             array = batch.column(name)
@@ -105,30 +108,21 @@ class Encoder:
         buffer = joined.buffers()[2]
         return memoryview(buffer if buffer is not None else b""), offsets(joined).tolist()
 
-    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> npt.NDArray[np.void]:
-        """Hash of some labels of each row, [n]; computed once for each combination."""
-        combined, size, columns = np.zeros(batch.num_rows, dtype=np.int64), 1, []
-        for name in names:
-            column = coded(batch.column(name))
-            codes, texts = counts(column.indices) + 1, [None, *column.dictionary.to_pylist()]
-            columns.append((codes, texts))
-            combined = combined * len(texts) + codes
-            size *= len(texts)
-            if size > _MOST_COMBINED:
-                found, combined = np.unique(combined, return_inverse=True)
-                size = len(found)
-        row_of = np.full(size, -1, dtype=np.int64)
-        row_of[combined] = np.arange(batch.num_rows)
-        used = np.flatnonzero(row_of >= 0)
-        labels = zip(
-            *([texts[code] for code in codes[row_of[used]].tolist()] for codes, texts in columns),
-            strict=True,
-        )
-        table = np.frombuffer(b"".join(self._hash(names, of) for of in labels), f"V{_HASH}")
-        row_of[used] = np.arange(len(used))
-        return table[row_of[combined]]
+    def labels(self, batch: pa.RecordBatch) -> list[LabelHashes]:
+        """Hashes of the labels of each row, [n] for each of `_GROUPS`.
 
-    def _hash(self, names: tuple[str, ...], labels: tuple[str | None, ...]) -> bytes:
+        Raises:
+            EvidenceError: sampling parameters that JSON cannot write.
+        """
+        return [self._of_labels(batch, names) for names in _GROUPS]
+
+    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> LabelHashes:
+        """Computed once for each combination."""
+        which, found = combinations([batch.column(name) for name in names])
+        hashes = b"".join(self._hash(names, labels) for labels in found)
+        return np.frombuffer(hashes, f"V{_HASH}")[which]
+
+    def _hash(self, names: tuple[str, ...], labels: Labels) -> bytes:
         found = self._hashes.get(labels)
         if found is None:
             digest = hashlib.sha256()

@@ -25,10 +25,10 @@ _BATCH_BYTES = 16 << 20
 
 
 class Piece(NamedTuple):
-    """A row group of a file: the least that is read on its own."""
+    """A row group of a file: the least that is read on its own; None where a file has none."""
 
     file: int
-    group: int
+    group: int | None
     rows: int
 
 
@@ -88,15 +88,16 @@ class ParquetSource(Source):
         self.pieces: list[Piece] = []
         for number, file in enumerate(self.files):
             meta = _open(file).metadata
-            self.pieces += [
-                Piece(number, group, meta.row_group(group).num_rows)
-                for group in range(meta.num_row_groups)
-            ]
+            sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+            self.pieces += [Piece(number, group, rows) for group, rows in enumerate(sizes)]
+            if not sizes:  # its columns are to be checked all the same
+                self.pieces.append(Piece(number, None, 0))
         self.rows = sum(piece.rows for piece in self.pieces)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `Source`."""
         yield from _ahead(self.batches_of(self.pieces, columns))
+        pa.default_memory_pool().release_unused()
         self.must_be_unchanged()
 
     def must_be_unchanged(self) -> None:
@@ -110,14 +111,17 @@ class ParquetSource(Source):
         """The same of some pieces only."""
         for number, file in enumerate(self.files):
             groups = [piece.group for piece in pieces if piece.file == number]
+            if not groups:
+                continue
             opened = _open(file)
             names = _names(opened.schema_arrow, columns, file)
             size = _batch_rows(opened.metadata)
             try:
                 for group in groups:  # one by one: a reader keeps what it has read of its groups
+                    if group is None:
+                        continue
                     for batch in opened.iter_batches(size, row_groups=[group], columns=names):
                         yield _fitted(batch, columns, file)
-                    pa.default_memory_pool().release_unused()
             except (pa.ArrowException, OSError) as error:
                 raise EvidenceError(_unreadable(file, error)) from error
 

@@ -65,6 +65,7 @@ def read_rows(source: Source, *, worth_it: int = WORTH_IT) -> Rows:
     if isinstance(source, ParquetSource) and source.rows >= worth_it and len(source.pieces) > 1:
         files.append(_shared(source, own))
         source.must_be_unchanged()
+        pa.default_memory_pool().release_unused()
     else:
         own.read(source.batches(RECORD_SCHEMA.names))
     hashes = HashFiles([each.hashes for each in files], source.rows)

@@ -159,7 +159,7 @@ def test_wide_rows_are_hashed_in_smaller_parts(monkeypatch):
 
 
 def test_very_many_different_labels_are_each_hashed(monkeypatch):
-    monkeypatch.setattr("specdecode.measurement.encoding._MOST_COMBINED", 3)
+    monkeypatch.setattr("specdecode.measurement.coding._MOST_COMBINED", 3)
     monkeypatch.setattr("specdecode.measurement.encoding.MANY", 2)
 
     assert rows_sha256(ROWS) == plainly(ROWS)
