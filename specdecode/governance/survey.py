@@ -106,6 +106,7 @@ def survey(rows: ReadRows, arms: Mapping[str, bool], settings: Sequence[str]) ->
         settings: names of sampling settings of the plan.
     """
     keys = read_keys(rows, list(arms), settings)
+    pa.default_memory_pool().release_unused()
     look = _Look(keys, arms, settings)
     for extract in rows.extracts():
         look.at(extract.columns, extract.first)
@@ -173,9 +174,8 @@ class _Look:
         place = self._place_of[kind]
         cell = prompt.astype(np.int64) * (self._shape[1] * self._shape[2]) + place
         self._present[cell[place >= 0]] = True
-        good: BoolArray | slice = (place >= 0) & works
-        if good.all():
-            good = slice(None)  # which copies nothing
+        inside = (place >= 0) & works
+        good = slice(None) if inside.all() else inside  # all of it, which copies nothing
         cell = cell[good]
         self._works[cell] = True
         values = {name: batch.column(name).to_numpy()[good] for name in self._columns}

@@ -91,7 +91,7 @@ class SortedCoder:
         codes = np.array(
             array.indices, dtype=np.int32
         )  # a copy: others' columns are not kept alive
-        self._chunks.append(pa.DictionaryArray.from_arrays(pa.array(codes), array.dictionary))
+        self._chunks.append(pa.DictionaryArray.from_arrays(codes, array.dictionary))
 
     def finish(self) -> tuple[ArrowArray, Iterator[npt.NDArray[np.int32]]]:
         """The different texts in order (by code point, as Python sorts).

@@ -145,7 +145,10 @@ def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, read_dictionary=list(LABELS))
+        meta = pq.read_metadata(path)
+        there = {meta.schema.column(place).path for place in range(meta.num_columns)}
+        labels = [name for name in LABELS if name in there]
+        return pq.ParquetFile(path, metadata=meta, read_dictionary=labels)
     except (pa.ArrowException, OSError) as error:
         raise EvidenceError(_unreadable(path, error)) from error
 

@@ -53,16 +53,21 @@ class Rows:
             yield from read_extracts(file)
 
 
-def read_rows(source: Source, *, worth_it: int = WORTH_IT) -> Rows:
+def read_rows(source: Source, *, worth_it: int | None = None) -> Rows:
     """Read, check, hash and extract every row.
+
+    Args:
+        source: the rows.
+        worth_it: from how many rows on to use a second process and files; None for `WORTH_IT`.
 
     Raises:
         EvidenceError: a row cannot be a record, and the first such row is named; or the rows
             changed while they were read.
     """
-    own = _Reader(*(_nameless() if source.rows >= worth_it else (io.BytesIO(), io.BytesIO())))
+    many = source.rows >= (WORTH_IT if worth_it is None else worth_it)
+    own = _Reader(*(_nameless() if many else (io.BytesIO(), io.BytesIO())))
     files = [own.files]
-    if isinstance(source, ParquetSource) and source.rows >= worth_it and len(source.pieces) > 1:
+    if isinstance(source, ParquetSource) and many and len(source.pieces) > 1:
         files.append(_shared(source, own))
         source.must_be_unchanged()
         pa.default_memory_pool().release_unused()
