@@ -24,7 +24,7 @@ from specdecode.governance.tables import Rows, as_rows
 from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
 from specdecode.measurement.digest import digest_of
 from specdecode.measurement.source import Source, TableSource
-from specdecode.measurement.two_readers import row_hashes
+from specdecode.measurement.two_readers import read_rows
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 
@@ -62,13 +62,11 @@ def decide(
     live: LiveRows | None = None
     try:
         source = given if isinstance(given, Source) else TableSource(given)
-        hashes = row_hashes(
-            source
-        )  # which takes only valid rows, so that the survey may rely on it
+        read = read_rows(source)  # takes only valid rows, so that the survey may rely on it
         with ThreadPoolExecutor(1) as beside:
-            hashing = beside.submit(digest_of, hashes)
+            hashing = beside.submit(digest_of, read.hashes)
             drafts = {arm.name: arm.draft is not None for arm in plan.arms}
-            surveyed = survey(source, drafts, plan.sampling)
+            surveyed = survey(read, drafts, plan.sampling)
             live = None if stage is None else read_live(source)
             digest = hashing.result()
     except EvidenceError as error:
