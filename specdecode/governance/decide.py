@@ -119,7 +119,7 @@ def _verdict(
         prompts=surveyed.prompts if surveyed else 0,
         reasons=[_sentence(entry) for entry in deciding],
         to_change=list(dict.fromkeys(e.remedy for e in deciding if e.remedy is not None)),
-        reopen_when=[] if status is Status.GO else list(plan.reopen_when),
+        reopen_when=list(plan.reopen_when),
         overturned_by=list(plan.overturned_by),
         rules=results,
     )

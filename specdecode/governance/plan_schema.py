@@ -272,7 +272,7 @@ def _check_bear_looks(where: str, rules: Sequence[Rule]) -> None:
     if once := [rule.name for rule in rules if not isinstance(rule, Losslessness)]:
         raise ValueError(
             f"{where}: {once[0]} looks once at a fixed n; of the rules only losslessness bears "
-            "more, so judge the others' metrics, or take method: bootstrap"
+            "more, so judge the others' metrics, or take method: fixed-n"
         )
 
 

@@ -13,8 +13,8 @@ LADDER: tuple[StageName, ...] = ("offline", "confirmation", "shadow", "canary", 
 LIVE: frozenset[StageName] = frozenset({"shadow", "canary", "watch"})
 """Stages whose requests come from users."""
 
-FIXED_N = frozenset({"bootstrap"})
-"""Methods valid for one look at a sample whose size was fixed before."""
+FIXED_N = frozenset({"fixed-n"})
+"""Methods valid for one look at a sample whose size was fixed before: each rule has its own."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -45,14 +45,14 @@ class Stage(Strict):
     )
     metrics: list[Text] = Field(description="metrics watched here, by name")
     method: Literal[
-        "bootstrap",
+        "fixed-n",
         "betting",
         "empirical-bernstein",
         "beta-binomial",
         "quantile",
         "group-sequential",
         "e-detector",
-    ] = Field(description="bootstrap looks once at a fixed n; the others may look again and again")
+    ] = Field(description="fixed-n looks once; the others may look again and again")
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = Field(
         description="chance of a false GO this stage may spend"
     )
@@ -108,7 +108,7 @@ class Stage(Strict):
             raise ValueError(
                 f"{self.name}: the rules of `decide` look once at a fixed n, which is not what "
                 f"{self.method} says; name its losslessness rules or give rules: [], and metrics, "
-                "or method: bootstrap"
+                "or method: fixed-n"
             )
         if self.alarm_alpha is not None and not self.sequential:
             raise ValueError(

@@ -87,7 +87,9 @@ class Verdict(BaseModel):
     prompts: int = Field(description="different prompts among them")
     reasons: list[str] = Field(description="why this status, most important first")
     to_change: list[str] = Field(description="what would change this verdict")
-    reopen_when: list[str] = Field(description="from the plan: when to ask again")
+    reopen_when: list[str] = Field(
+        description="from the plan: what would have to change for another answer"
+    )
     overturned_by: list[str] = Field(description="from the plan: findings against the claim")
     rules: list[RuleResult] = Field(description="every rule, in the plan's order")
 

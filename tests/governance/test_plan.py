@@ -22,6 +22,7 @@ from specdecode.governance.plan import (
     plan_sha256,
 )
 from specdecode.governance.rules.base import Rule
+from tests.governance.plans import OFFLINE, small_plan
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT / "plans" / "default.yaml"
@@ -132,7 +133,7 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
         (("stages", 0, "alpha"), 0.01, "block-faster at level 0.97 errs towards GO with 0.015,"),
         (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
-        (("stages", 0, "alarm_alpha"), 0.05, "with method bootstrap it must be null"),
+        (("stages", 0, "alarm_alpha"), 0.05, "with method fixed-n it must be null"),
         (("stages", 0, "alarm_alpha"), 0.5, r"alarm_alpha: .*less than 0.5"),
         (("alpha_total",), 0, r"alpha_total: .*greater than 0"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
@@ -144,7 +145,7 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stages", 1, "rules"), [], "neither rules nor metrics"),
         (("stages", 1, "rules"), ["block-faster"], "confirmation: candidate block drafts, so it"),
         (("stages", 1, "name"), "offline", "offline occurs twice"),
-        (("stages", 1, "name"), "shadow", "which method bootstrap does not bear"),
+        (("stages", 1, "name"), "shadow", "which method fixed-n does not bear"),
         (("strata", "category"), ["poems"], "no strata rule with a say judges category poems"),
         (("metrics", 0, "name"), "quality", "quality occurs twice"),
         (("metrics", 0, "limit"), 1.0, "limit belongs to transform: indicator"),
