@@ -63,6 +63,9 @@ class Server:
             transport=transport,
             follow_redirects=False,
             verify=_certificates(),
+            # A server may close an idle connection just as it is used again, which would look like
+            # a failure of the server; so each question has a connection of its own.
+            limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     async def __aenter__(self) -> Self:

@@ -164,6 +164,18 @@ class TestAsk:
             assert isinstance(ask(server.url, ["/x"]).parsed("/x"), Unknown)
 
 
+class TestConnections:
+    def test_a_server_that_closes_idle_connections_without_a_word_is_no_failure(self):
+        head = OK[0].replace(b"Connection: close", b"Connection: keep-alive")
+
+        async def asking(url):
+            async with Server(url) as server:
+                return [(await server.get("/x")).ok for _ in range(5)]
+
+        with WireServer({X: [head, OK[1], Pause(0.3)]}) as server:  # then it hangs up
+            assert asyncio.run(asking(server.url)) == [True] * 5
+
+
 class TestAddress:
     @pytest.mark.parametrize(
         "url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", " http://h:1/v1 "]
