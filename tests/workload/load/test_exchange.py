@@ -55,6 +55,9 @@ def test_a_server_that_stalls_runs_into_the_idle_limit(load):
 def test_a_reply_that_never_ends_runs_into_its_deadline(load):
     found = load({"chunks": 10_000, "gap_s": 0.01}, requests=2, deadline_s=0.3)
     assert found.summary["verdict"]["failed"] == {"deadline": 2}
+    assert found.summary["errors"]["deadline"]["examples"] == [
+        "deadline: not finished 0.3 s after it was due"
+    ]
     assert found.summary["saturation"]["server"]["state"] == "saturated"
 
 

@@ -111,6 +111,13 @@ def test_a_run_gives_up_when_the_server_is_gone(load):
     assert "10 connection failures in a row" in found.summary["verdict"]["stopped"]
 
 
+def test_a_server_that_answers_with_errors_is_not_gone(load):
+    found = load({"fault": "503"}, requests=12, give_up_after=3)
+
+    assert found.summary["verdict"]["failed"] == {"http-5xx": 12}
+    assert found.summary["verdict"]["stopped"] is None
+
+
 def test_failures_in_between_do_not_end_a_run(load, fake):
     fake.fault_of = {1: "503", 3: "429", 4: "drop"}
     found = load(requests=8, concurrency=1)
