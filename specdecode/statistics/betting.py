@@ -135,6 +135,26 @@ def log_wealth(
     )
 
 
+def log_wealth_by_mean(
+    values: npt.ArrayLike, *, alpha: float = 0.05, cap: float = DEFAULT_CAP
+) -> Callable[[float], FloatArray]:
+    """`log_wealth` of side "greater" as a function of m: the uncapped bets are computed once.
+
+    Args:
+        values: [t], in [0, 1], in the order in which they were seen.
+        alpha: level the bets are tuned for.
+        cap: largest share of wealth at risk in a step, inside (0, 1).
+
+    Returns:
+        A function from m in [0, 1] to float [t].
+    """
+    data = unit_values(one_dimensional(values))
+    check_inside("alpha", alpha)
+    check_inside("cap", cap)
+    bets = predictable_bets(data, alpha)
+    return lambda m: np.cumsum(np.log1p(_stakes(data, bets, np.asarray(m, np.float64), cap)))
+
+
 def betting_test(
     values: npt.ArrayLike,
     m0: float,

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from specdecode.statistics.beta_binomial import log_e, log_e_one_sided
-from specdecode.statistics.betting import log_wealth
+from specdecode.statistics.betting import log_wealth_by_mean
 from specdecode.statistics.empirical_bernstein import EmpiricalBernstein
 from specdecode.statistics.sequential import FloatArray
 
@@ -103,6 +103,6 @@ def _bernstein(values: FloatArray, alpha: float) -> FloatArray:
 def _evidence(method: Method, values: FloatArray, alpha: float) -> Callable[[float], FloatArray]:
     """Log evidence against "the mean is at most m" after each value, as a function of m."""
     if method == "betting":
-        return lambda m: log_wealth(values, m, alpha=alpha, cap=CAP)
+        return log_wealth_by_mean(values, alpha=alpha, cap=CAP)
     won, seen = np.cumsum(values), np.arange(1, len(values) + 1, dtype=np.float64)
     return lambda m: log_e_one_sided(won, seen, m)
