@@ -105,8 +105,8 @@ class Plan(Strict):
     @property
     def sequential_stage(self) -> Stage | None:
         """The stage this is a view of, if its metrics are judged look by look; else None."""
-        found = {entry.name: entry for entry in self.stages}[self.stage]
-        return found if found.sequential else None
+        found = [entry for entry in self.stages if entry.name == self.stage and entry.sequential]
+        return found[0] if found else None
 
     @property
     def whole(self) -> Plan:

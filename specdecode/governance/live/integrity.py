@@ -139,7 +139,7 @@ def _missing(inputs: Inputs, stage: Stage, rows: LiveRows) -> Share:
 
     Where a shadow has a score in one arm only, that is a gap too.
     """
-    lacks = lacking(metrics_of(inputs.plan, stage), rows)
+    lacks = lacking(metrics_of(inputs.plan, stage), rows, inputs.plan.candidates[0])
     if stage.name != "shadow":
         worst: Share = ([], 1, "")
         for arm in (inputs.plan.baseline, *inputs.plan.candidates):

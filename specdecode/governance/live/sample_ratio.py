@@ -48,8 +48,8 @@ def mismatches(plan: Plan, stage: Stage, rows: LiveRows) -> list[Mismatch]:
     if stage.steps is None or not len(rows):
         return []
     level = alarms(plan, stage).level(SAMPLE_RATIO) / (2 * len(stage.steps))
-    usable = ~lacking(metrics_of(plan, stage), rows)
     arm, baseline, found = plan.candidates[0], plan.baseline, []
+    usable = ~lacking(metrics_of(plan, stage), rows, arm)
     ours = np.isin(rows.texts["arm"].astype(str), [arm, baseline])
     for step in steps_with(stage, rows):
         if step is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -66,10 +66,24 @@ def row_values(metric: PlanMetric, rows: LiveRows) -> FloatArray:
     return values
 
 
-def lacking(metrics: Iterable[PlanMetric], rows: LiveRows) -> BoolArray:
-    """Successful requests without a number that one of the metrics needs, [n]."""
+def lacking(metrics: Sequence[PlanMetric], rows: LiveRows, candidate: str) -> BoolArray:
+    """Successful requests without a number that a metric with a say needs of them, [n].
+
+    Of arms other than the candidate only what is compared is needed: a plainly decoding engine does
+    not count its steps.
+    """
+    own, compared = (
+        {
+            column
+            for metric in metrics
+            if metric.role != "secondary" and metric.transform in transforms
+            for column in _NEEDED.get(metric.name, ())
+        }
+        for transforms in (("none", "indicator", "difference"), ("difference",))
+    )
+    judged = np.asarray(rows.texts["arm"] == candidate, dtype=np.bool_)
     found = np.zeros(len(rows), dtype=np.bool_)
-    for metric in metrics:
-        for name in _NEEDED.get(metric.name, ()):
-            found |= np.isnan(rows.numbers[name])
+    for needed, whose in ((own, judged), (compared, ~judged)):
+        for name in needed:
+            found |= whose & np.isnan(rows.numbers[name])
     return found & ~rows.failed

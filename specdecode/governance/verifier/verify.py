@@ -877,9 +877,15 @@ def alarm_level(plan: Any, stage: Any) -> float:
     return float(stage["alarm_alpha"] / max(1, count))
 
 
-def lacks(row: Row, metrics: Iterable[Any]) -> bool:
-    """Whether a successful request lacks a number that one of the metrics needs."""
-    needed = {field for metric in metrics for field in NEEDED.get(metric["name"], ())}
+def lacks(row: Row, plan: Any, metrics: Iterable[Any]) -> bool:
+    """Whether a successful request lacks a number that a metric with a say needs of its arm."""
+    ours = row["arm"] == candidate_of(plan)
+    needed = {
+        field
+        for metric in metrics
+        if metric["role"] != "secondary" and (ours or metric["transform"] == "difference")
+        for field in NEEDED.get(metric["name"], ())
+    }
     return row["error"] is None and any(row[field] is None for field in needed)
 
 
@@ -903,7 +909,7 @@ def ratios(plan: Any, stage: Any, rows: list[Row]) -> str:
     rows = sorted(rows, key=lambda row: (when(row["started_at"]), row["request_id"]))
     for step in stage["steps"]:
         own = [r for r in rows if share_of(r["profile"]) == f"{step:g}" and r["arm"] in arms]
-        usable = [row for row in own if not lacks(row, metrics_of(plan, stage))]
+        usable = [row for row in own if not lacks(row, plan, metrics_of(plan, stage))]
         for counted in (own, usable):
             units: dict[str, bool] = {}
             for row in counted:
@@ -921,7 +927,7 @@ def live_gaps(plan: Any, stage: Any, rows: list[Row]) -> tuple[int, int]:
     """Requests that lack something, of how many; of the worse arm where they are not paired."""
     arms, metrics = (baseline_of(plan), candidate_of(plan)), metrics_of(plan, stage)
     if stage["name"] != "shadow":
-        found = [[lacks(row, metrics) for row in rows if row["arm"] == arm] for arm in arms]
+        found = [[lacks(row, plan, metrics) for row in rows if row["arm"] == arm] for arm in arms]
         return max(
             ((sum(own), len(own)) for own in found if own), key=lambda each: each[0] / each[1]
         )
@@ -932,7 +938,9 @@ def live_gaps(plan: Any, stage: Any, rows: list[Row]) -> tuple[int, int]:
     wrong = 0
     for pair in pairs.values():
         scores = {row["quality"] is None for row in pair.values() if row["error"] is None}
-        gap = len(pair) < 2 or len(scores) > 1 or any(lacks(r, metrics) for r in pair.values())
+        gap = (
+            len(pair) < 2 or len(scores) > 1 or any(lacks(r, plan, metrics) for r in pair.values())
+        )
         wrong += gap
     return wrong, len(pairs)
 
