@@ -71,6 +71,11 @@ class _Simulated:
         self._view, self._stage = view, stage
         self._arm, self._base = view.candidates[0], view.baseline
         self._metrics = [m for m in metrics_of(view, stage) if role_of(m, stage) != "secondary"]
+        if not self._metrics:
+            raise ConfigError(
+                f"plan {view.name}: no metric of {view.stage} has a say, so there is nothing to "
+                "simulate"
+            )
         arms = [self._arm] if stage.name == "watch" else [self._arm, self._base]
         check_needs(view, self._metrics, arms)
         self._stream = Stream(view, self._metrics)
@@ -94,13 +99,16 @@ class _Simulated:
 
     def _answer(self, step: str | None, requests: Requests) -> Ended:
         """The first answer of one step, as far as its metrics go."""
-        try:
-            looks = [look_at(self._stage, metric, requests) for metric in self._metrics]
-        except EvidenceError as error:  # a value outside the bounds that the plan declares
-            return Ended(Status.INVALID, self._most, (str(error),))
+        looks = []
+        for metric in self._metrics:
+            try:
+                looks.append(look_at(self._stage, metric, requests))
+            except EvidenceError:
+                held = (f"{metric.name} (outside its bounds)",)
+                return Ended(Status.INVALID, self._most, held)
         passed = {look.metric.name: self._passes(look) for look in looks}
         times = [at for at in passed.values() if at is not None]
-        go = max(times) if times and len(times) == len(passed) else None
+        go = max(times) if len(times) == len(passed) else None
         if go is not None and self._stage.name == "watch":
             go = self._most
         failed = {  # an alarm after the answer would come too late
@@ -112,8 +120,9 @@ class _Simulated:
             first = min(failed.values())
             return Ended(Status.NO_GO, first, tuple(k for k, at in failed.items() if at == first))
         if go is None:
-            held = (_named(name, place(step, None)) for name, at in passed.items() if at is None)
-            return Ended(Status.INCONCLUSIVE, self._most, tuple(held))
+            where = place(step, None)
+            late = tuple(_named(name, where) for name, at in passed.items() if at is None)
+            return Ended(Status.INCONCLUSIVE, self._most, late)
         return Ended(Status.GO, go, silent=self._stage.name == "watch")
 
     def _passes(self, look: Look) -> int | None:

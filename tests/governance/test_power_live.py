@@ -156,7 +156,7 @@ def test_a_value_outside_its_bounds_is_no_evidence():
     assert most == SHADOW["n_max"]
 
     assert end.status is Status.INVALID
-    assert "outside the bounds 0 to 1.5" in end.held[0]
+    assert end.held == ("target_tokens_per_output_token (outside its bounds)",)
 
 
 def test_an_arm_that_the_audit_accuses_is_no_go():
@@ -253,3 +253,10 @@ def test_numbers_that_are_tied_to_each_other_are_refused(metrics, message):
 
     with pytest.raises(ConfigError, match=message):
         simulate(plan, stage="shadow")
+
+
+def test_a_stage_whose_metrics_only_report_has_nothing_to_simulate():
+    reported = [metric | {"role": "secondary"} for metric in METRICS]
+
+    with pytest.raises(ConfigError, match="no metric of shadow has a say"):
+        simulate(live_plan(SHADOW, metrics=reported), stage="shadow")
