@@ -102,7 +102,9 @@ def engine_remarks(engine: Mapping[str, Any] | None) -> list[str]:
 
 
 def _differences(engine: Mapping[str, Any]) -> list[str]:
-    return list(engine["requests_and_counters_differ"] or [])
+    """What differs; that something could not be compared is in the summary alone."""
+    found = engine["requests_and_counters_differ"] or []
+    return [why for why in found if "cannot be compared" not in why]
 
 
 def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

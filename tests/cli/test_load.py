@@ -10,6 +10,7 @@ from rich.console import Console
 
 from specdecode.cli.load_live import progress_table, show_progress
 from specdecode.cli.load_options import json_object, objectives, ramp_time, which_arrivals
+from specdecode.cli.load_show import engine_remarks
 from specdecode.errors import ConfigError
 from specdecode.workload.load.progress import Progress
 from tests.workload.load.fake_server import Running
@@ -143,6 +144,22 @@ def test_arrivals_follow_from_the_other_options(given, kind):
     } | given  # fmt: skip
     named = values.pop("named")
     assert which_arrivals(named, **values) == kind
+
+
+def test_remarks_name_a_lossy_engine_and_what_does_not_add_up():
+    engine = {
+        "engine": "vllm", "version": None, "could_not_be_asked": ["it was gone"],
+        "acceptance_rule": {"seen": "lossy", "findings": ["a is 1"]},
+        "requests_and_counters_differ": ["steps: 4 in 1 requests, 8 on the server",
+                                         "drafted cannot be compared: no counter"],
+    }  # fmt: skip
+    assert engine_remarks(engine) == [
+        "engine: vllm of unknown version",
+        "its output is NOT its target's: a is 1",
+        "could not be asked: it was gone",
+        "requests and server: steps: 4 in 1 requests, 8 on the server",
+    ]
+    assert engine_remarks(None) == []
 
 
 def test_small_options():

@@ -66,6 +66,9 @@ class FakeServer:
             listed = {"data": [{"id": name, "object": "model"} for name in self.models]}
             await _whole(writer, 200, "OK", listed)
             return True
+        if not path.endswith("completions"):
+            await _whole(writer, 404, "Not Found", {"detail": "Not Found"})
+            return True
         body = json.loads(content)
         place = len(self.bodies)
         self.bodies.append(body)
