@@ -28,6 +28,7 @@ JRSS-B 86 (2024), arXiv 2010.09686, sections 3 to 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
