@@ -76,7 +76,7 @@ test: $(READY) ## run all tests, JOBS at a time; ARGS='-k name' for some
 	@# One thread a process: two that want all cores wait for each other more than they compute.
 	@OMP_NUM_THREADS=1 '$(PY)' -m pytest --numprocesses '$(JOBS)' --dist loadscope $(ARGS)
 
-mutants: $(READY) ## change the gate's code one place at a time; do its tests see it? (ARGS='decide.py' for one file; an hour for all)
+mutants: $(READY) ## change the gate's code one place at a time; do its tests see it? (ARGS='decide.py' for one file)
 	@OMP_NUM_THREADS=1 '$(PY)' -m tests.governance.mutants --jobs '$(JOBS)' $(ARGS)
 
 bench: $(READY) ## how fast decoding and verification are, beside transformers and llama.cpp (about half an hour)

@@ -10,7 +10,15 @@ import pytest
 
 from specdecode.governance import Outcome, Status, consistency, integrity
 from specdecode.measurement.records import to_table
-from tests.governance.faults.integrity import FAULTS, GOOD, NUMBERS, with_numbers
+from tests.governance.faults.integrity import (
+    FAULTS,
+    GOOD,
+    NUMBERS,
+    ROWS,
+    Given,
+    changed,
+    with_numbers,
+)
 
 IDS = [f"{fault.check}: {fault.planted}" for fault in FAULTS]
 NUMBER_IDS = [planted for planted, *_ in NUMBERS]
@@ -110,3 +118,12 @@ def test_all_terms_are_found():
 @pytest.mark.parametrize("term", TERMS)
 def test_no_term_of_the_comparison_can_be_left_out_unseen(term):
     assert seen_by(TERMS[term]) < set(NUMBER_IDS)
+
+
+@pytest.mark.parametrize(("faulty", "rest"), [(5, ""), (6, " and 1 more"), (9, " and 4 more")])
+def test_five_of_what_is_wrong_are_named_and_the_rest_counted(faulty, rest):
+    verdict = Given(changed(*range(0, 3 * faulty, 3), tpot_s=9.0)).verdict()
+    named = [row.request_id for row in ROWS[: 3 * faulty : 3]]
+
+    (reason,) = (entry.reason for entry in verdict.rules if entry.name.endswith("numbers_agree"))
+    assert reason == f"numbers contradict each other in {', '.join(sorted(named)[:5])}{rest}"
