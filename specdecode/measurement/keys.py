@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import (
     ArrowArray,
     BoolArray,
@@ -131,6 +132,9 @@ def read_keys(rows: ReadRows, arms: Sequence[str], settings: Sequence[str]) -> K
         rows: as they were read.
         arms: arms that have a place whether or not they have rows.
         settings: the same for sampling settings.
+
+    Raises:
+        EvidenceError: rows are missing, which must not go unseen.
     """
     prompt_of, arm_of, text_of, name_of = SortedCoder(), Coder(arms), Coder(), Coder(settings)
     names: list[int] = []  # of each sampling text, the number of its name
@@ -144,6 +148,9 @@ def read_keys(rows: ReadRows, arms: Sequence[str], settings: Sequence[str]) -> K
         names += name_of.codes(texts(fresh)).tolist()
         setting_codes.append(_small(np.array(names, dtype=np.int64)[written]))
         plain &= plain_ids
+    found = sum(len(codes) for codes in arm_codes)
+    if found != rows.source.rows:
+        raise EvidenceError(f"{found} rows were kept where {rows.source.rows} were announced")
     prompts, prompt_codes = prompt_of.finish()
     sorted_arms, arm_place = arm_of.sorted()
     sorted_settings, setting_place = name_of.sorted()

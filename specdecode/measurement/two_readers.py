@@ -14,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -137,9 +136,16 @@ def _shared(source: ParquetSource, own: _Reader) -> _Files:
 
 
 def _read_left(source: ParquetSource, left: deque[int], own: _Reader) -> None:
-    with suppress(IndexError):
-        while True:
-            own.read(*_piece(source, left.popleft()))
+    while (number := _taken(left.popleft)) is not None:
+        own.read(*_piece(source, number))
+
+
+def _taken(take: Callable[[], int]) -> int | None:
+    """The next piece at one end; None when there is none left, which only taking it can tell."""
+    try:
+        return take()
+    except IndexError:
+        return None
 
 
 class _Second:
@@ -168,18 +174,16 @@ class _Second:
 
     def follow(self) -> None:
         """Give it pieces until none is left, or it has ended."""
-        with suppress(IndexError):
-            while True:
-                number = self._left.pop()
-                try:
-                    answer = self._ask(number)
-                except (OSError, ValueError):  # it was killed, or could not be started
-                    self._left.append(number)
-                    return
-                if "written" in answer:
-                    self._written = answer["written"]
-                else:
-                    self.faults[number] = _fault(answer)
+        while (number := _taken(self._left.pop)) is not None:
+            try:
+                answer = self._ask(number)
+            except (OSError, ValueError):  # it was killed, or could not be started
+                self._left.append(number)
+                return
+            if "written" in answer:
+                self._written = answer["written"]
+            else:
+                self.faults[number] = _fault(answer)
 
     def _ask(self, number: int) -> dict[str, Any]:
         to, of = self.process.stdin, self.process.stdout

@@ -169,3 +169,11 @@ def test_of_two_faults_the_one_in_the_earlier_part_is_named(monkeypatch, unwrita
     wanted = "not JSON that can be kept" if unwritable < negative else f"row {negative} .*ttft_s"
     with pytest.raises(EvidenceError, match=wanted):
         read_rows(TableSource(table))
+
+
+def test_rows_that_got_lost_on_the_way_are_missed():
+    read = read_rows(TableSource(to_table(ROWS)))
+    read.files[0].truncate(0)
+
+    with pytest.raises(EvidenceError, match="0 rows were kept where 120 were announced"):
+        survey(read, ARMS, ["greedy", "sampled"])
