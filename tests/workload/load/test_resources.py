@@ -46,6 +46,7 @@ def test_a_process_that_does_not_exist_is_refused():
         ("http://10.1.2.3", None, "elsewhere and is not measured"),
         ("http://10.1.2.3", os.getpid(), "with its children"),
     ],
+    ids=["local", "elsewhere", "of a process"],  # a process id would differ between workers
 )
 def test_the_scope_says_whose_load_it_is(url, pid, words):
     assert words in Sampler(url, pid).scope
