@@ -2,6 +2,7 @@
 #
 #   make evaluate                 the whole evaluation: inputs, measurements, audit, verdict, report
 #   make evaluate PROFILE=smoke   the same pipeline on few prompts, in a scratch copy under .workspaces/
+#   make confirm                  the last look, on prompts that nobody has decoded; once
 #   make test                     the whole test suite
 
 VENV    ?= .venv
@@ -9,6 +10,9 @@ PROFILE ?= full
 PORT    ?= 5000
 ARGS    ?=
 JOBS    ?= 2
+# The set in this repository is for trying the procedure: its key is public (docs/confirmation.md).
+VAULT   ?= eval_sets/confirmation
+KEYS    ?= $(VAULT)/demonstration.key
 
 # The first interpreter that fits; `make PYTHON=/path/to/python3.12 …` overrides. Looked up only when .venv has to be made.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
@@ -34,7 +38,7 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate test mutants bench study lint format ui push pull lock clean distclean
+.PHONY: help install evaluate confirm test mutants bench study lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -63,6 +67,10 @@ $(READY):
 
 evaluate: $(READY) ## run the evaluation; PROFILE=smoke for a short one
 	@'$(PY)' -m pipelines.evaluate --profile '$(PROFILE)' $(ARGS)
+
+confirm: $(READY) ## open the confirmation set, once, for the sealed plan; VAULT=folder KEYS='a.key b.key' for one of your own
+	@'$(PY)' -m specdecode confirm --plan plans/default.yaml --vault '$(VAULT)' \
+	  $(foreach key,$(KEYS),--key '$(key)') --out data/confirmation $(ARGS)
 
 test: $(READY) ## run all tests, JOBS at a time; ARGS='-k name' for some
 	@# One thread a process: two that want all cores wait for each other more than they compute.

@@ -27,7 +27,6 @@ PAGE = Path("docs/study.md")
 CHUNK = 125
 CODE = (
     "power_rows.py",
-    "power_tail.py",
     "rules/base.py",
     "study.py",
     "study_draws.py",

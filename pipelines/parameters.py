@@ -116,8 +116,18 @@ class Prompts(_Section):
     near_duplicate_jaccard: Share
     near_duplicate_overlap: Share
     checkable_categories: Annotated[list[Text], AfterValidator(_once_each)]
-    split: Literal["development", "confirmation"]
+    split: Literal["development", "reserve"]
     limit: Count | None
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _by_its_new_name(cls, value: object) -> object:
+        if value == "confirmation":
+            raise ValueError(
+                "the half that development runs leave alone is called 'reserve' now, since it is "
+                "public and confirms nothing; write reserve (docs/confirmation.md)"
+            )
+        return value
 
 
 class Seeds(_Section):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from specdecode.measurement.arrays import ArrowArray, taken, texts
 from specdecode.measurement.records import RECORD_SCHEMA
 
 ARMS = ("plain", "token", "block")
@@ -75,7 +76,7 @@ def _group(
     e2e = ttft + second * (tokens - 1)
     scored = prompt % 8 > 0
     quality = (rng.random(n) < 0.7).astype(np.float64)
-    texts = {
+    words = {
         "prompt_id": _texts([f"{CATEGORIES[p % 16]}-{LANGUAGES[p % 7]}-{p:07d}" for p in
                              prompts.tolist()], np.repeat(np.arange(len(prompts)), _EACH)),
         "arm": _texts(ARMS, arm),
@@ -86,9 +87,9 @@ def _group(
         "finish_reason": _texts(("stop", "length"), (tokens == LONGEST).astype(np.int64)),
     }  # fmt: skip
     zero = np.zeros(n, np.int64)
-    columns: dict[str, pa.Array | npt.NDArray[np.generic]] = texts | {
+    columns: dict[str, ArrowArray] = words | {
         "request_id": pc.binary_join_element_wise(
-            texts["prompt_id"], _texts(SETTINGS, setting), texts["arm"], "/"
+            words["prompt_id"], _texts(SETTINGS, setting), words["arm"], "/"
         ),
         "stage": _texts(("offline",), zero),
         "profile": _texts(("full",), zero),
@@ -119,8 +120,8 @@ def _group(
         columns["prompt_token_ids"] = _lists(ids.astype(np.int32), asked)
         reply = rng.integers(0, 49_000, (n, LONGEST)).astype(np.int32)
         columns["output_token_ids"] = _lists(reply, tokens)
-        words = "the model answers in a few plain words that are about as long as a reply is " * 3
-        texts_of = [words[: 4 * length] for length in range(LONGEST + 1)]
+        said = "the model answers in a few plain words that are about as long as a reply is " * 3
+        texts_of = [said[: 4 * length] for length in range(LONGEST + 1)]
         columns["output_text"] = _texts(texts_of, tokens)
     arrays = [
         pa.array(columns[f.name]).cast(f.type) if f.name in columns else pa.nulls(n, f.type)
@@ -140,12 +141,12 @@ def _settings(name: str) -> str:
     )  # fmt: skip
 
 
-def _texts(values: list[str] | tuple[str, ...], index: npt.NDArray[np.int64]) -> pa.Array:
-    return pa.array(values, pa.string()).take(pa.array(index))
+def _texts(values: list[str] | tuple[str, ...], index: npt.NDArray[np.int64]) -> ArrowArray:
+    return taken(texts(values), index)
 
 
-def _lists(values: npt.NDArray[np.generic], sizes: npt.NDArray[np.int64]) -> pa.Array:
+def _lists(values: npt.NDArray[np.generic], sizes: npt.NDArray[np.int64]) -> ArrowArray:
     """The first `sizes[i]` of each row."""
     inside = np.arange(values.shape[1]) < sizes[:, None]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[inside]))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(values[inside]))

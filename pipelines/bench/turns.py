@@ -9,7 +9,8 @@ from typing import Any
 from pipelines.bench.arms import Arm
 from pipelines.console import say
 from specdecode.errors import ConfigError
-from specdecode.statistics.bootstrap import Interval, paired_ratio_interval
+from specdecode.statistics.bootstrap import paired_ratio_interval
+from specdecode.statistics.interval import Interval
 
 Row = dict[str, Any]
 
@@ -126,7 +127,8 @@ def as_ratio(interval: Interval) -> Row:
 def per_token_ms(rows: Iterable[Row], arm: str, temperature: float) -> float:
     """Milliseconds per output token of an arm, all replies together."""
     chosen = [r for r in rows if r["arm"] == arm and r["temperature"] == temperature]
-    return round(1e3 * sum(r["seconds"] for r in chosen) / sum(r["tokens"] for r in chosen), 3)
+    seconds, tokens = (float(sum(r[name] for r in chosen)) for name in ("seconds", "tokens"))
+    return round(1e3 * seconds / tokens, 3)
 
 
 def mean_length(rows: Iterable[Row], arm: str, temperature: float) -> float | None:

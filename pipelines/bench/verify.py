@@ -53,11 +53,18 @@ class _Recorder(Engine):
         self.kept = []
 
         def recording(
-            tokens: Tensor, q: Tensor, p: Tensor, *rest: Any, **more: Any
+            draft_tokens: Tensor,
+            draft_probs: Tensor,
+            target_probs: Tensor,
+            coins: Coins,
+            lengths: Tensor | None = None,
+            *,
+            validate: bool = True,
         ) -> Verification:
-            if tokens.shape[1] == max(GAMMAS):
-                self.kept.append(Laws(tokens.clone(), q.clone(), p.clone()))
-            return rule(tokens, q, p, *rest, **more)
+            if draft_tokens.shape[1] == max(GAMMAS):
+                laws = (draft_tokens, draft_probs, target_probs)
+                self.kept.append(Laws(*(part.clone() for part in laws)))
+            return rule(draft_tokens, draft_probs, target_probs, coins, lengths, validate=validate)
 
         batch.rule = recording
         return batch

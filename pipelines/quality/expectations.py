@@ -99,7 +99,7 @@ def expectations(settings: ValidateSettings) -> dict[str, Expectation]:
     )
     expect("each prompt has one turn", between, again, column="turns", min_value=1, max_value=1)
     expect(
-        "halves are development and confirmation",
+        "halves are development and reserve",
         gxe.ExpectColumnValuesToBeInSet,
         again,
         column="split",

@@ -28,7 +28,7 @@ class ValidateSettings(BaseModel):
     min_per_category: Count = Field(description="fewest prompts of a category in one half")
     min_per_language: Count = Field(description="fewest prompts of a language in one half")
     min_per_difficulty: Count = Field(description="fewest prompts of a difficulty in one half")
-    max_split_imbalance: Share = Field(description="|development - confirmation| / all")
+    max_split_imbalance: Share = Field(description="|development - reserve| / all")
     max_ngram_overlap: Share = Field(
         description="largest share of a prompt's 13-word runs found in one prompt of the other half"
     )

@@ -82,6 +82,5 @@ def _changes(verdict: Mapping[str, Any], status: str) -> list[str]:
     found = [str(text) for text in verdict.get("to_change") or ()]
     if status == "GO":
         found += [f"It is overturned by: {text}" for text in verdict.get("overturned_by") or ()]
-    else:
-        found += [f"Ask again when: {text}" for text in verdict.get("reopen_when") or ()]
+    found += [f"Ask again when: {text}" for text in verdict.get("reopen_when") or ()]
     return list(dict.fromkeys(found))

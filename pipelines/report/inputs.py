@@ -13,6 +13,9 @@ import yaml
 
 from pipelines.report.theme import sort_arms
 from specdecode.errors import ConfigError, MissingPrerequisiteError
+from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.effort import Effort, effort
+from specdecode.governance.ledger import verify_ledger
 from specdecode.measurement.records import Record, read_records
 
 Json = dict[str, Any]
@@ -29,6 +32,7 @@ class ReportPaths:
     environment: str = "reports/state/environment.json"
     draft: str = "models/draft/manifest.json"
     plan: str = "plans/default.yaml"
+    ledger: str = "plans/ledger.jsonl"
     params: str = "params.yaml"
     rows: str = "data/rows.parquet"
     prompts: str = "data/prompts.parquet"
@@ -44,6 +48,7 @@ class ReportInputs:
         audit, manifest, environment, draft, plan, params: the documents of those stages.
         records: the rows; empty when they were not kept.
         checkers: prompt id to kind of checker, for prompts that have one.
+        effort: what the ledger has of the plan and of this verdict; empty without a ledger.
     """
 
     metrics: Json
@@ -56,6 +61,7 @@ class ReportInputs:
     params: Json | None = None
     records: tuple[Record, ...] = ()
     checkers: Mapping[str, str] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
 
     @property
     def baseline(self) -> str:
@@ -94,6 +100,7 @@ def load_inputs(root: Path, paths: ReportPaths | None = None) -> ReportInputs:
         MissingPrerequisiteError: metrics or verdict are not there.
         ConfigError: a file is not valid JSON or YAML.
         EvidenceError: the rows are not rows.
+        TamperedError: the ledger is broken.
     """
     paths = paths or ReportPaths()
     metrics, verdict = _json(root / paths.metrics), _json(root / paths.verdict)
@@ -114,6 +121,7 @@ def load_inputs(root: Path, paths: ReportPaths | None = None) -> ReportInputs:
         params=_used(_yaml(root / paths.params)),
         records=tuple(read_records(rows)) if rows.is_file() else (),
         checkers=_checkers(root / paths.prompts),
+        effort=_effort(root / paths.ledger, root / paths.verdict, verdict or {}),
     )
 
 
@@ -140,6 +148,13 @@ def _yaml(path: Path) -> Json | None:
 def _used(params: Json | None) -> Json | None:
     """The parameters of this run: what other profiles would lay over them is left out."""
     return None if params is None else {k: v for k, v in params.items() if k != "profiles"}
+
+
+def _effort(ledger: Path, verdict: Path, document: Json) -> Effort:
+    if not ledger.is_file():
+        return Effort()
+    entries = verify_ledger(ledger).intact(str(ledger)).entries
+    return effort(entries, str(document.get("plan_sha256")), sha256_hex(verdict.read_bytes()))
 
 
 def _mapping(document: object, path: Path) -> Json:

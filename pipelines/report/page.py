@@ -11,6 +11,7 @@ from pipelines.report.inputs import ReportInputs
 from pipelines.report.section import Section
 from pipelines.report.sections.acceptance import acceptance_section
 from pipelines.report.sections.cost import cost_section
+from pipelines.report.sections.effort import effort_section
 from pipelines.report.sections.losslessness import losslessness_section
 from pipelines.report.sections.provenance import (
     environment_section,
@@ -33,6 +34,7 @@ SECTIONS = (
     cost_section,
     strata_section,
     plan_section,
+    effort_section,
     inputs_section,
     environment_section,
 )

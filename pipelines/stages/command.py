@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pipelines.console import say
 from pipelines.parameters import load_parameters
+from specdecode.durable import written_whole
 from specdecode.errors import SpecdecodeError, UserError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -77,12 +76,5 @@ def write_json(path: Path | str, content: object) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(path) as file:
+        file.write(f"{text}\n".encode())

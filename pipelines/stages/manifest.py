@@ -39,6 +39,7 @@ FILES = {
     "lock": "requirements.lock",
     "environment": "reports/state/environment.json",
     "draft.manifest": "models/draft/manifest.json",
+    "code.durable": "specdecode/durable.py",
     "code.errors": "specdecode/errors.py",
     "code.engine": "specdecode/__init__.py",
 }

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from specdecode.audit.directions import directions, expected_bets
 from specdecode.audit.laws import row_law
 from specdecode.audit.rows import AuditRow
-from specdecode.audit.scorer import Scorer, check_finite
+from specdecode.audit.scorer import ONE_BY_ONE, Scorer, check_finite
 from specdecode.audit.tolerance import sample_pairs
 
 SAMPLE_ROWS = 24
@@ -87,6 +87,9 @@ def measure_drift(scorer: Scorer, rows: Sequence[AuditRow]) -> Drift:
     Args:
         scorer: the reference.
         rows: of all arms; the sampled ones are used, spread evenly.
+
+    Raises:
+        NumericalError: a reading is NaN or infinite; names the row.
     """
     chosen = directions(with_draft=scorer.has_draft)
     sample = sample_pairs(
@@ -99,9 +102,12 @@ def measure_drift(scorer: Scorer, rows: Sequence[AuditRow]) -> Drift:
         check_finite(many, row.label, "target")
         p = row_law(many, row, 0)
         single = scorer.one_by_one(prompt, output).to(many.device, many.dtype)
+        check_finite(single, row.label, ONE_BY_ONE)
         q = None
         if drafts is not None:
-            q = row_law(next(drafts)[1].to(many.device), row, 0).nan_to_num(nan=0.0)
+            proposed = next(drafts)[1].to(many.device)
+            check_finite(proposed, row.label, "draft")
+            q = row_law(proposed, row, 0).nan_to_num(nan=0.0)  # where it proposes nothing
         bets = expected_bets(p, row_law(single, row, 0), q, chosen)
         sums.append(bets.sum(0).cpu().numpy())
     lengths = np.array([len(output) for _, (_, output) in sample], dtype=np.float64)

@@ -12,6 +12,9 @@ from specdecode.errors import NumericalError
 
 Pair = tuple[list[int], list[int]]
 
+ONE_BY_ONE = "target, read one token at a time,"
+"""What gave the logits of `Scorer.one_by_one`, as `check_finite` names it."""
+
 
 class Scorer(Protocol):
     """Logits of the reference target, and of the draft where it is known.

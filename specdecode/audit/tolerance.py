@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from specdecode.audit.rows import AuditRow
-from specdecode.audit.scorer import Pair, Scorer, check_finite
+from specdecode.audit.scorer import ONE_BY_ONE, Pair, Scorer, check_finite
 
 SAMPLE_ROWS = 8
 SAMPLE_TOKENS = 24
@@ -53,13 +53,17 @@ def measure_tolerance(
 
     What decides a greedy token is the gap between the best logit and each contender's; the largest
     change of such a gap, over contenders and positions, times the margin, is the tolerance.
+
+    Raises:
+        NumericalError: a reading is NaN or infinite; names the row.
     """
-    pairs = [pair for _, pair in sample_pairs(rows, SAMPLE_ROWS, SAMPLE_TOKENS)]
+    sample = sample_pairs(rows, SAMPLE_ROWS, SAMPLE_TOKENS)
     worst, positions = 0.0, 0
-    for index, many in scorer.target(pairs):
-        prompt, output = pairs[index]
-        check_finite(many, f"tolerance sample {index}", "target")
+    for index, many in scorer.target([pair for _, pair in sample]):
+        row, (prompt, output) = sample[index]
+        check_finite(many, row.label, "target")
         single = scorer.one_by_one(prompt, output).to(many.device, torch.float64)
+        check_finite(single, row.label, ONE_BY_ONE)
         top = many.topk(min(_CONTENDERS, many.shape[-1]), dim=-1).indices
         change = (many.to(torch.float64) - single).gather(-1, top)
         worst = max(worst, float((change[:, :1] - change).abs().max()))

@@ -13,6 +13,7 @@ from specdecode.cli.doctor import doctor_command
 from specdecode.cli.generate import generate_command
 from specdecode.cli.keys import keys_app
 from specdecode.cli.ledger import ledger_app
+from specdecode.cli.load import load_command
 from specdecode.cli.plan import plan_app
 from specdecode.cli.plan_amend import amend_command
 from specdecode.cli.plan_seal import seal_command
@@ -30,6 +31,7 @@ app = typer.Typer(
 
 app.command("generate")(generate_command)
 app.command("audit")(audit_command)
+app.command("load")(load_command)
 app.command("decide")(decide_command)
 plan_app.command("seal")(seal_command)
 plan_app.command("amend")(amend_command)

@@ -99,14 +99,15 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
 
         with _told_what_is_lost():
             done = confirm(opening, spool, rows, lost)
-        records, at = spool.records(), opening.opened.at
+        records, opened = spool.records(), opening.opened
     verdict = _judge(inputs, model, records, out)
-    _put_on_record(request, verdict)
+    _put_on_record(request, verdict, opened.custody)
     exploratory = _exploratory(request, inputs)
     document = {
         "status": verdict.status.value,
         "exploratory": exploratory,
-        "opened_at": at,
+        "custody": opened.custody,
+        "opened_at": opened.at,
         "prompts": done.prompts,
         "lost": done.lost,
         "rows": str(out / "rows.parquet"),
@@ -196,7 +197,7 @@ def _audit(inputs: Inputs, model: LoadedModel, records: Sequence[Record]) -> dic
     }
 
 
-def _put_on_record(request: Request, verdict: Verdict) -> None:
+def _put_on_record(request: Request, verdict: Verdict, custody: str) -> None:
     """Once: a second run of a finished confirmation comes to the same verdict."""
     from specdecode.governance.canonical import sha256_hex
 
@@ -211,6 +212,7 @@ def _put_on_record(request: Request, verdict: Verdict) -> None:
             "verdict_sha256": digest,
             "status": verdict.status.value,
             "rows_sha256": verdict.rows_sha256,
+            "custody": custody,
         },
     )
 
@@ -225,6 +227,8 @@ def _exploratory(request: Request, inputs: Inputs) -> list[str]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
+    from specdecode.governance.vault_page import CUSTODY
+
     console, status = stdout(), document["status"]
     console.print(f"[{STATUS_STYLE.get(status, 'bold')}]{status}[/]")
     for reason in document["reasons"]:
@@ -236,6 +240,7 @@ def _show(document: Mapping[str, Any]) -> None:
         f"{document['opened_at']}",
         markup=False,
     )
+    console.print(f"custody {CUSTODY[document['custody']]}", markup=False)
     for name in ("rows", "verdict", "ledger", "head"):
         console.print(f"{name:8}{document[name]}", markup=False)
     console.print("Anchor this head (`specdecode ledger anchor`): without, a cut would not show.")

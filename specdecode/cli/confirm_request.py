@@ -41,7 +41,7 @@ def read_request(
         ledger: the ledger.
 
     Raises:
-        ConfigError: a file is missing.
+        ConfigError: a file is missing, or the plan was sealed without a confirmation set.
         TamperedError: seal or evidence is none.
     """
     from specdecode.governance import plan_sha256
@@ -53,10 +53,17 @@ def read_request(
     from specdecode.governance.sealing import CONFIRMATION_SUBJECT
     from specdecode.governance.statements import PLAN_SUBJECT, PlanSeal, read_statement
     from specdecode.governance.subjects import present_subjects
+    from specdecode.governance.vault import MANIFEST_NAME
 
     root, envelope = repository(plan), _envelope(seal or plan.with_suffix(".seal.json"))
     evidence = _evidence(anchor, plan.with_suffix(".anchor.json"))
     _, subjects = read_statement(envelope, PlanSeal)  # names only; `open_once` verifies the seal
+    if CONFIRMATION_SUBJECT not in subjects:
+        raise ConfigError(
+            f"the seal of {plan} names no confirmation set, so none may be opened for it: seal it "
+            f"with `specdecode plan seal {plan} … --confirmation {vault / MANIFEST_NAME}`, before "
+            "there are results"
+        )
     computed = {PLAN_SUBJECT, CONFIRMATION_SUBJECT, CANDIDATE_SUBJECT}
     written = [_inside(root, path) for path in (ledger, vault / OPENED_NAME)]
 

@@ -44,7 +44,10 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     if stream.isatty():
         return Console(file=stream, highlight=False)
-    return Console(file=stream, highlight=False, soft_wrap=True, width=_PIPE_WIDTH)
+    # Not even where FORCE_COLOR is set, as on build servers: it would draw progress bars there too.
+    return Console(
+        file=stream, highlight=False, force_terminal=False, soft_wrap=True, width=_PIPE_WIDTH
+    )
 
 
 def emit_json(document: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ def decide_command(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the verdict that a plan and recorded rows lead to.
+    """Print the verdict that a plan and recorded rows lead to, at the stage the rows come from.
 
     Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID, 2 wrong usage.
 
@@ -42,11 +42,12 @@ def decide_command(
     Without --manifest nothing shows that the rows were measured for this plan.
     """
     from specdecode.governance import decide, load_plan
+    from specdecode.governance.stage_of_rows import view_for
 
     if not rows.exists():  # a mistyped path is no evidence, good or bad
         raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
     verdict = decide(
-        load_plan(plan),
+        view_for(load_plan(plan), rows),
         rows,
         None if audit is None else read_json_object(audit),
         None if manifest is None else read_json_object(manifest),
@@ -69,8 +70,12 @@ def _show(verdict: Mapping[str, Any]) -> None:
                 console.print(f"  - {escape(str(text))}")
     console.print()
     table = Table(box=None, pad_edge=False)
+    # After how many units it stood is known only where every look counts.
+    decided = any(rule.get("decided_at") is not None for rule in verdict["rules"])
     for heading in ("rule", "arm", "stratum", "estimate", "interval", "threshold", "n", "outcome"):
         table.add_column(heading)
+    if decided:
+        table.add_column("decided at")
     for rule in verdict["rules"]:
         cells = [
             str(rule["name"]),
@@ -82,6 +87,8 @@ def _show(verdict: Mapping[str, Any]) -> None:
             str(rule.get("n")),
             str(rule["outcome"]),
         ]
+        if decided:
+            cells.append("-" if rule.get("decided_at") is None else str(rule["decided_at"]))
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table)
 

@@ -40,8 +40,10 @@ def verify_command(
     """Check that no line was edited, moved, removed, back-dated or cut off.
 
     Exit code 3 and the first bad line when one was. Lines cut off at the end only show with --head
-    or --anchor.
+    or --anchor. The JSON document also has what each sealed plan took: holds, amendments, and the
+    seconds from seal to verdict and from there to each decision.
     """
+    from specdecode.governance.effort import effort_by_plan
     from specdecode.governance.ledger import verify_ledger
 
     evidence = None if anchor is None else _evidence(anchor)
@@ -68,6 +70,9 @@ def verify_command(
                 "expected_head": expected,
                 "anchor": named,
                 "problem": found,
+                "effort": None
+                if problem is not None
+                else {plan: took.to_json() for plan, took in effort_by_plan(chain.entries).items()},
             }
         )
     elif problem is not None:

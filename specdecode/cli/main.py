@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NoReturn
+
+import typer
 
 from specdecode.cli.app import app
 from specdecode.cli.console import emit_json
@@ -31,16 +34,28 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> int | str | None:
+    """One command; with --json there is one document on stdout, whatever comes of it."""
+    as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     try:
-        app(args=list(arguments), prog_name="specdecode")
+        code = app(args=list(arguments), prog_name="specdecode", standalone_mode=not as_json)
     except SpecdecodeError as error:
-        _report(error, as_json="--json" in arguments)
+        _tell(type(error).__name__, str(error), as_json=as_json)
         return _exit_code(error)
+    except typer.Abort:  # a question on the terminal was not answered
+        _tell("Interrupted", "stopped before there was a result", as_json=as_json)
+        return ENGINE_FAILED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
     except SystemExit as ended:
         return ended.code
-    return 0
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what typer finds wrong with the arguments has it
+            raise
+        _tell("UsageError", error.format_message(), as_json=as_json)
+        return USAGE
+    if as_json and code == INTERRUPTED:
+        _tell("Interrupted", "stopped before there was a result", as_json=as_json)
+    return code or 0
 
 
 def _exit_code(error: SpecdecodeError) -> int:
@@ -51,8 +66,8 @@ def _exit_code(error: SpecdecodeError) -> int:
     return INVALID if isinstance(error, EvidenceError) else ENGINE_FAILED
 
 
-def _report(error: SpecdecodeError, *, as_json: bool) -> None:
+def _tell(kind: str, message: str, *, as_json: bool) -> None:
     # Written without rich: a message may hold square brackets, and must stay one greppable line.
-    sys.stderr.write(f"Error: {error}\n")
+    sys.stderr.write(f"Error: {message}\n")
     if as_json:
-        emit_json({"error": {"type": type(error).__name__, "message": str(error)}})
+        emit_json({"error": {"type": kind, "message": message}})

@@ -39,7 +39,9 @@ def check_command(
     Exit code 2 when a field is wrong (one message names it) or a mistake is found that makes the
     plan unfit; warnings leave it at 0.
     """
+    from specdecode.errors import ConfigError
     from specdecode.governance import load_plan, plan_sha256
+    from specdecode.governance.alpha import false_go_ledger
     from specdecode.governance.lint import lint
 
     plan = load_plan(file)
@@ -47,6 +49,10 @@ def check_command(
     content = plan.model_dump(mode="json", by_alias=True)
     findings = lint(plan)
     fit = all(finding.severity != "error" for finding in findings)
+    try:
+        ledger = false_go_ledger(plan)
+    except ConfigError:  # one of the findings says so
+        ledger = None
     if as_json:
         emit_json(
             {
@@ -54,6 +60,7 @@ def check_command(
                 "valid": fit,
                 "plan_sha256": digest,
                 "findings": [asdict(finding) for finding in findings],
+                "alpha": None if ledger is None else ledger.to_json(),
                 "plan": content,
             }
         )
@@ -61,6 +68,9 @@ def check_command(
         console = stdout()
         console.print(f"{escape(str(file))}: {'valid' if fit else 'not fit to be used'}")
         console.print(f"plan_sha256 {digest}")
+        if ledger is not None:
+            parts = ", ".join(f"{name} {ledger.level(name):g}" for name in ledger.levels)
+            console.print(f"false GO: at most {float(ledger.spent):g} over all stages ({parts})")
         _show(findings)
         console.print(Pretty(content))
     if not fit:

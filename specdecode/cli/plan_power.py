@@ -14,12 +14,13 @@ from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdecode.governance.plan_schema import Plan
-    from specdecode.governance.power import Simulation
+    from specdecode.governance.power_ladder import Ladder
+    from specdecode.governance.power_outcome import Simulation
 
 
 def power_command(  # noqa: PLR0917 - typer passes them by name
     file: Annotated[Path, typer.Argument(help="The plan (YAML).")],
-    runs: Annotated[int, typer.Option(min=1, help="Simulated runs of each scenario.")] = 200,
+    runs: Annotated[int, typer.Option(min=1, help="Simulated runs of each stage.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same answer.")] = 0,
     effects: Annotated[
         Path | None,
@@ -27,37 +28,60 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
             help="Scenarios (YAML): {name: {field of power.effects: other value}}. None: the plan's"
         ),
     ] = None,
+    no_effect: Annotated[
+        bool, typer.Option("--no-effect", help="Also suppose that every arm is like the baseline.")
+    ] = False,
+    harm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also suppose that this metric misses its margin by what it keeps now; repeat for "
+            "more."
+        ),
+    ] = None,
     stage: Annotated[
-        str | None, typer.Option(help="Stage to simulate; none takes the plan's own.")
+        str | None, typer.Option(help="The only stage to simulate; none takes all of them.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the chances into this file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Simulate a plan's decision and print the chance of each answer.
+    """Simulate a plan's decisions, stage by stage, and print the chance of each answer.
 
-    Rows are made up under the supposed effects and judged by the plan's own rules. Intervals are
+    Requests are made up under the supposed effects and judged as the plan says. Intervals are
     Clopper-Pearson, 95 %.
 
     Example: specdecode plan power plans/default.yaml --runs 200 --svg power.svg
     """
     from specdecode.governance import load_plan
     from specdecode.governance.power import simulate
-    from specdecode.governance.power_picture import bars
-    from specdecode.governance.power_picture import svg as drawn
+    from specdecode.governance.power_ladder import ladder
+    from specdecode.governance.power_picture import ladder_svg
 
     plan = load_plan(file)
+    plan.at(stage or plan.stage)  # a stage that is not there is refused before the wait
     scenarios = {"planned": plan} if effects is None else _scenarios(plan, effects)
-    found: dict[str, Simulation] = {}
+    beside = _beside(plan, no_effect, harm or [])
+    scenarios |= beside
+    names = [stage] if stage else [entry.name for entry in plan.stages]
+    found: dict[str, Ladder] = {}
     console = stderr()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("simulated runs", total=runs * len(scenarios))
-        for name, supposed in scenarios.items():
-            found[name] = simulate(
-                supposed, stage=stage, runs=runs, seed=seed, progress=lambda: progress.advance(task)
+        task = progress.add_task("simulated runs", total=runs * len(scenarios) * len(names))
+        for title, supposed in scenarios.items():
+            found[title] = ladder(
+                {
+                    name: simulate(
+                        supposed,
+                        stage=name,
+                        runs=runs,
+                        seed=seed,
+                        progress=lambda: progress.advance(task),
+                    )
+                    for name in names
+                }
             )
     wanted = plan.power.wanted
     if svg is not None:
-        _write(svg, drawn(found, wanted))
+        _write(svg, ladder_svg(found, wanted, beside))
     if as_json:
         emit_json(
             {
@@ -67,14 +91,47 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
             }
         )
         return
-    for name, result in found.items():
-        out = stdout()
-        out.print(f"[bold]{escape(name)}[/]: {result.runs} runs of stage {result.stage}, "
-                  f"expected n {result.prompts:g} prompts, seed {result.seed}")  # fmt: skip
-        out.print(escape(bars(result, wanted)))
-        for rule, count in list(result.held_by.items())[:5]:
-            out.print(f"  held by {escape(rule)} in {count} of {result.runs} runs")
-        out.print(f"  wanted: GO in {wanted:.0%} of runs (┃)\n")
+    for title, result in found.items():
+        _show(title, result, None if title in beside else wanted)
+
+
+def _show(title: str, result: Ladder, wanted: float | None) -> None:
+    from specdecode.governance.power_picture import bars
+
+    out = stdout()
+    for simulation in result.stages.values():
+        out.print(f"[bold]{escape(title)}[/]: {_told(simulation)}")
+        out.print(escape(bars(simulation.chances, wanted)))
+        for rule, count in list(simulation.held_by.items())[:5]:
+            out.print(f"  held by {escape(rule)} in {count} of {simulation.runs} runs")
+        if wanted is not None:
+            out.print(f"  wanted: GO in {wanted:.0%} of runs (┃)")
+        out.print()
+    if result.walks is not None and len(result.reached) > 1:
+        out.print(f"[bold]{escape(title)}[/]: {', '.join(result.reached)} in turn")
+        out.print(escape(bars(result.walks, None)))
+        out.print()
+
+
+def _told(simulation: Simulation) -> str:
+    text = (
+        f"{simulation.runs} runs of stage {simulation.stage}, expected n "
+        f"{simulation.expected_n:g} {simulation.unit}s"
+    )
+    if simulation.most is not None:
+        half, most = (simulation.n_for(share) or "never" for share in (0.5, 0.8))
+        text += f" of {simulation.most} (half decided: {half}, four in five: {most})"
+    return f"{text}, seed {simulation.seed}"
+
+
+def _beside(plan: Plan, nothing: bool, harmed: list[str]) -> dict[str, Plan]:
+    """The plan under the command's own scenarios."""
+    from specdecode.governance.power import suppose
+    from specdecode.governance.power_scenarios import harm, no_effect
+
+    found = {"no effect": no_effect(plan)} if nothing else {}
+    found |= {f"harm to {metric}": harm(plan, metric) for metric in harmed}
+    return {title: suppose(plan, changes, title) for title, changes in found.items()}
 
 
 def _scenarios(plan: Plan, path: Path) -> dict[str, Plan]:

@@ -21,6 +21,7 @@ from specdecode.cli.keys import (
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
+    from specdecode.governance.plan_schema import Plan
     from specdecode.governance.signers import Signers
 
 
@@ -60,7 +61,8 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     """Sign a plan with what it will be judged by, and put it on record before there are data.
 
     Refused when code is not committed, when the confirmation set was opened, and when the chance of
-    GO is below what the plan asks for. Writes PLAN.seal.json and PLAN.anchor.json beside the plan.
+    GO at some stage is below what the plan asks for. Writes PLAN.seal.json and PLAN.anchor.json
+    beside the plan.
 
     Example: specdecode plan seal plans/default.yaml --key Ada --code specdecode
     """
@@ -69,7 +71,6 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.ledger import Ledger
     from specdecode.governance.opened import OPENED_NAME
     from specdecode.governance.plan import load_plan
-    from specdecode.governance.power import simulate
     from specdecode.governance.sealing import CONFIRMATION_SUBJECT, seal_plan, verify_seal
     from specdecode.governance.subjects import (
         TREE,
@@ -78,7 +79,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         tree_is_clean,
     )
     from specdecode.governance.timestamps import utc_now
-    from specdecode.governance.verdict import Status
+    from specdecode.governance.vault import read_vault
 
     plan, book, signing_key = load_plan(file), Ledger(ledger), load_key(key)
     root = repository(file)
@@ -92,15 +93,13 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     names = [TREE + path for path in code or ["."]]
     names += [inside(root, path) for path in (lock, signers_path, *(manifest or []))]
     subjects = dict(present_subjects(root, names, own))
+    page = None if confirmation is None else read_vault(confirmation.parent).manifest
     if confirmation is not None:
         subjects[CONFIRMATION_SUBJECT] = file_sha256(confirmation)
     clean = tree_is_clean(root, own)
     basis = "stated by who sealed"
     if power is None and clean:  # a tree that is not clean is refused at once, without the wait
-        power, basis = (
-            simulate(plan, runs=runs, seed=seed).chances[Status.GO].rate,
-            (f"simulated: {runs} runs, seed {seed}"),
-        )
+        power, basis = _simulated(plan, runs, seed)
     chosen = anchor_named(anchor, root)
     envelope = seal_plan(
         plan,
@@ -129,6 +128,7 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         "seal_sha256": envelope.sha256,
         "plan_sha256": seal.predicate.plan_sha256,
         "subjects": dict(seal.subjects),
+        "custody": page and page.custody,
         "signer": seal.signers[0].name,
         "power": power,
         "power_basis": basis,
@@ -144,11 +144,34 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
         _show(document)
 
 
+def _simulated(plan: Plan, runs: int, seed: int) -> tuple[float, str]:
+    """The chance of GO of the stage that has the smallest, and how it is known.
+
+    Each stage asks for a decision of its own, so each must be worth its evidence. The chance of all
+    in turn is smaller, and is put on record beside it.
+    """
+    from specdecode.governance.power_ladder import climb
+    from specdecode.governance.verdict import Status
+
+    found = climb(plan, runs=runs, seed=seed)
+    basis = f"simulated: {runs} runs, seed {seed}"
+    if len(found.reached) > 1 and found.walks is not None:
+        basis += (
+            f", of each stage; smallest at {found.weakest.stage}, "
+            f"{found.walks[Status.GO].rate:g} for {', '.join(found.reached)} in turn"
+        )
+    return found.weakest.chances[Status.GO].rate, basis
+
+
 def _show(document: Mapping[str, Any]) -> None:
+    from specdecode.governance.vault_page import CUSTODY
+
     console, anchor = stdout(), document["anchor"]
     lines = [f"sealed by {document['signer']} at {document['at']}"]
     lines += [f"chance of GO {document['power']:g} ({document['power_basis']})"]
     lines += [f"  {digest[:16]}  {name}" for name, digest in document["subjects"].items()]
+    if (custody := document["custody"]) is not None:
+        lines += [f"confirmation set: custody {CUSTODY[custody]}"]
     lines += [f"ledger {document['ledger']}, line {document['line']}", f"head   {document['head']}"]
     proof = "with proof" if anchor["proof"] else "without proof: keep the head elsewhere"
     lines += [f"anchor {anchor['name']}, {proof}"]

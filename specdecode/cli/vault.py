@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from specdecode.cli.console import JsonFlag, emit_json, stdout
+from specdecode.cli.vault_lock import all_of, refuse_keys_beside, reserve_of, room
 from specdecode.errors import ConfigError
-
-if TYPE_CHECKING:
-    from specdecode.workload import Prompt
 
 vault_app = typer.Typer(help="Lock confirmation prompts away.", no_args_is_help=True)
 
@@ -52,58 +50,86 @@ def lock_command(  # noqa: PLR0917 - typer reads each as an option
     ] = None,
     params: Annotated[
         Path | None,
-        typer.Option("--params", help="Lock the confirmation half, as these parameters split it."),
+        typer.Option("--params", help="Lock the reserve half, as these parameters split it."),
     ] = None,
+    plain: Annotated[
+        list[Path] | None,
+        typer.Option("--plain", help="Public prompts that must not hold these; repeat for more."),
+    ] = None,
+    no_plain: Annotated[
+        bool, typer.Option("--no-plain", help="There are no public prompts to compare with.")
+    ] = False,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--target", help="Folder of the target model, into whose context all must fit."
+        ),
+    ] = None,
+    reply_tokens: Annotated[
+        int,
+        typer.Option("--reply-tokens", min=1, help="Room that a prompt must leave, with --target."),
+    ] = 64,
+    demonstration: Annotated[
+        bool,
+        typer.Option("--demonstration", help="The key is public: a set to try the procedure with."),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Encrypt prompts, in a drawn order, into a vault that only `specdecode confirm` opens.
 
-    Writes confirmation.enc and confirmation.json; the second tells number, strata and Merkle root,
-    and is what a plan's seal names (`plan seal --confirmation`).
+    Prompts are judged first: references pass their checkers, checkers are where the public prompts
+    of a category all have one, and none may be found, whole or in part, among the public prompts.
 
-    Example: specdecode vault lock held_out.jsonl --order-seed 7 --key ../holder.key --out
-    eval_sets/confirmation
+    Writes confirmation.enc and confirmation.json; the second tells number, strata, Merkle root, who
+    has the key and what was compared. It is what a plan's seal names (`plan seal --confirmation`).
+
+    Example: specdecode vault lock held_out.jsonl --order-seed 7 --plain eval_sets/prompts --key
+    ../holder.key --out eval_sets/confirmation
     """
     from specdecode.governance.vault import lock
     from specdecode.governance.vault_key import read_share
-    from specdecode.workload import load_prompts
-    from specdecode.workload.split import seeded_hash
+    from specdecode.governance.vault_page import CUSTODY, DEMONSTRATION, HELD
+    from specdecode.workload.held_out import always_checked, refuse_invalid
 
     if params is not None and order_seed is None:
-        found, seed = _confirmation_half(prompts, params)
+        if no_plain:
+            raise ConfigError("--no-plain: with --params the half that is not locked is public")
+        chosen = reserve_of(prompts, params, plain or [])
     elif order_seed is not None and params is None:
-        found, seed = load_prompts(prompts), order_seed
+        if bool(plain) == no_plain:
+            raise ConfigError(
+                "name the public prompts that must not hold these (--plain eval_sets/prompts), or "
+                "say --no-plain if there are none"
+            )
+        chosen = all_of(prompts, order_seed, plain or [])
     else:
         raise ConfigError("pass --order-seed to lock all prompts, or --params to lock half of them")
-    found.sort(key=lambda prompt: (seeded_hash(seed, prompt.prompt_id), prompt.prompt_id))
-    documents = [prompt.model_dump(mode="json", by_alias=True) for prompt in found]
-    manifest = lock(documents, out, [read_share(path) for path in key])
+    if not demonstration:
+        refuse_keys_beside(key, out)
+    refuse_invalid(chosen.prompts, always_checked(chosen.public))
+    manifest = lock(
+        [prompt.model_dump(mode="json", by_alias=True) for prompt in chosen.prompts],
+        out,
+        [read_share(path, public=demonstration) for path in key],
+        custody=DEMONSTRATION if demonstration else HELD,
+        compared=chosen.compared(),
+        room=None if target is None else room(chosen.prompts, target, reply_tokens),
+    )
     if as_json:
         emit_json({"folder": str(out), **manifest.model_dump(mode="json", by_alias=True)})
         return
-    console = stdout()
-    console.print(f"{manifest.count} prompts locked in {out}", markup=False)
-    console.print(f"Merkle root {manifest.merkle_root}", markup=False)
-    console.print("Remove their plain text now, from the history it is kept in too.")
-
-
-def _confirmation_half(prompts: Path, params: Path) -> tuple[list[Prompt], int]:
-    """The half that the same parameters keep from the development table, and its order's seed."""
-    from specdecode.governance.yaml_file import read_yaml
-    from specdecode.workload import load_prompts
-    from specdecode.workload.split import CONFIRMATION, assign_splits
-
-    document = read_yaml(params, "parameters")
-    try:
-        section = document["prompts"]  # type: ignore[index]  # told below
-        found = load_prompts(prompts, first_turn_only=section["first_turn_only"])
-        half = assign_splits(
-            found,
-            seed=section["split_seed"],
-            jaccard=section["near_duplicate_jaccard"],
-            overlap=section["near_duplicate_overlap"],
-        )
-        seed = int(section["order_seed"])
-    except (KeyError, TypeError) as error:
-        raise ConfigError(f"{params}: prompts: not the parameters of a run ({error!r})") from error
-    return [prompt for prompt in found if half[prompt.prompt_id] == CONFIRMATION], seed
+    lines = [f"{manifest.count} prompts locked in {out}", f"Merkle root {manifest.merkle_root}"]
+    lines += [f"custody {CUSTODY[manifest.custody]}"]
+    if (found := manifest.compared) is None:
+        lines += ["compared with nothing: that they are not public rests on your word"]
+    else:
+        lines += [
+            f"compared with {found.prompts} public prompts: shares at most "
+            f"{found.largest_overlap:g} of the 13-word runs, Jaccard index at most "
+            f"{found.largest_jaccard:g}"
+        ]
+    if manifest.room is None:
+        lines += ["lengths not checked; --target does that"]
+    lines += ["Remove their plain text now, from the history it is kept in too."]
+    for line in lines:
+        stdout().print(line, markup=False)

@@ -7,8 +7,6 @@ compressed: the same input gives the same bytes on every machine.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from specdecode.durable import written_whole
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.chain import Entry
@@ -29,7 +28,7 @@ from specdecode.governance.statements import VerdictRecord, write_statement
 from specdecode.governance.timestamps import utc_text
 from specdecode.governance.verifier import GUIDE, PROGRAM, pack
 from specdecode.governance.withheld import Withheld
-from specdecode.measurement.records import checked, sync_folder, to_records
+from specdecode.measurement.records import checked, to_records
 
 BUNDLE_SCHEMA = "specdecode.bundle/1"
 NO_ANCHOR: Mapping[str, Any] = {"name": "none", "head": None, "proof": None}
@@ -131,7 +130,10 @@ def write_bundle(
         subjects = {"MANIFEST.json": sha256_hex(files["MANIFEST.json"])}
         files["signature.json"] = sign_payload(write_statement(about, subjects), key).to_bytes()
     archive = pack(files)
-    _write(Path(out), archive)
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(out) as file:
+        file.write(archive)
     return sha256_hex(archive)
 
 
@@ -189,20 +191,3 @@ def _plain(name: str) -> str:
     if not name.isascii() or not name.isprintable() or name.startswith(".") or "/" in name:
         raise ConfigError(f"{name!r}: a model card needs a plain file name in ASCII")
     return name
-
-
-def _write(out: Path, content: bytes) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp")
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(0o644)  # mkstemp made it private; evidence is for everyone
-        partial.replace(out)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    sync_folder(out.parent)

@@ -14,6 +14,9 @@ from typing import Any
 from specdecode.errors import EvidenceError
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.integrity import Inputs, check, unreadable
+from specdecode.governance.live.integrity import check_live
+from specdecode.governance.live.judge import judge_metrics, not_judged
+from specdecode.governance.live.rows import LiveRows, read_live
 from specdecode.governance.plan import Plan, plan_sha256
 from specdecode.governance.rules.base import Rule
 from specdecode.governance.survey import Survey, survey
@@ -21,7 +24,7 @@ from specdecode.governance.tables import Rows, as_rows
 from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
 from specdecode.measurement.digest import digest_of
 from specdecode.measurement.source import Source, TableSource
-from specdecode.measurement.two_readers import row_hashes
+from specdecode.measurement.two_readers import read_rows
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 
@@ -35,7 +38,8 @@ def decide(
     """The verdict on the rows under the plan.
 
     Args:
-        plan: written before the rows existed.
+        plan: written before the rows existed; for another stage than its own, `plan.at(stage)`.
+            The metrics of a live stage are judged as its method says, at every look alike.
         rows: a path of a parquet file or of a folder of them, which are read in batches; or a table
             with the columns of a record, a pandas DataFrame, or a list of mappings of them. The
             order of the rows does not matter.
@@ -54,26 +58,28 @@ def decide(
         ConfigError: rows are none of these.
         EvidenceError: the path leads to no file, or to one that is not parquet.
     """
-    given = as_rows(rows)
+    given, stage = as_rows(rows), plan.sequential_stage
+    live: LiveRows | None = None
     try:
         source = given if isinstance(given, Source) else TableSource(given)
-        hashes = row_hashes(
-            source
-        )  # which takes only valid rows, so that the survey may rely on it
+        read = read_rows(source)  # takes only valid rows, so that the survey may rely on it
         with ThreadPoolExecutor(1) as beside:
-            hashing = beside.submit(digest_of, hashes)
+            hashing = beside.submit(digest_of, read.hashes)
             drafts = {arm.name: arm.draft is not None for arm in plan.arms}
-            surveyed = survey(source, drafts, plan.sampling)
+            surveyed = survey(read, drafts, plan.sampling)
+            live = None if stage is None else read_live(source)
             digest = hashing.result()
     except EvidenceError as error:
-        skipped = [_not_evaluated(rule) for rule in plan.rules]
-        return _verdict(plan, [unreadable(str(error)), *skipped], None, None)
-    integrity = check(Inputs(plan, surveyed, digest, audit, manifest))
-    if any(entry.outcome is Outcome.INVALID for entry in integrity):
-        results = [_not_evaluated(rule) for rule in plan.rules]
+        return _verdict(plan, [unreadable(str(error)), *_none_evaluated(plan)], None, None)
+    inputs = Inputs(plan, surveyed, digest, audit, manifest)
+    integrity = check(inputs) if stage is None or live is None else check_live(inputs, stage, live)
+    if any(entry.outcome is Outcome.INVALID for entry in integrity) or not surveyed.rows:
+        results = _none_evaluated(plan)
     else:
         evidence = Evidence(surveyed, plan.baseline, plan.bootstrap_seed, audit)
         results = [entry for rule in plan.rules for entry in _evaluate(rule, evidence)]
+        if stage is not None and live is not None:
+            results += judge_metrics(plan, stage, live)
     return _verdict(plan, [*integrity, *results], surveyed, digest)
 
 
@@ -86,6 +92,12 @@ def _evaluate(rule: Rule, evidence: Evidence) -> list[RuleResult]:
     return entries or [rule.result(Outcome.INVALID, "the check said nothing")]
 
 
+def _none_evaluated(plan: Plan) -> list[RuleResult]:
+    stage = plan.sequential_stage
+    metrics = [] if stage is None else not_judged(plan, stage)
+    return [*(_not_evaluated(rule) for rule in plan.rules), *metrics]
+
+
 def _not_evaluated(rule: Rule) -> RuleResult:
     return rule.result(Outcome.NOT_EVALUATED, "not evaluated: the rows are not valid evidence")
 
@@ -93,7 +105,7 @@ def _not_evaluated(rule: Rule) -> RuleResult:
 def _verdict(
     plan: Plan, results: list[RuleResult], surveyed: Survey | None, digest: str | None
 ) -> Verdict:
-    status, deciding = _status(results)
+    status, deciding = _status(results, live=plan.sequential_stage is not None)
     manifests = surveyed.manifests if surveyed else set()
     return Verdict(
         status=status,
@@ -107,14 +119,20 @@ def _verdict(
         prompts=surveyed.prompts if surveyed else 0,
         reasons=[_sentence(entry) for entry in deciding],
         to_change=list(dict.fromkeys(e.remedy for e in deciding if e.remedy is not None)),
-        reopen_when=[] if status is Status.GO else list(plan.reopen_when),
+        reopen_when=list(plan.reopen_when),
         overturned_by=list(plan.overturned_by),
         rules=results,
     )
 
 
-def _status(results: Sequence[RuleResult]) -> tuple[Status, list[RuleResult]]:
-    """The status and the entries it rests on."""
+def _status(
+    results: Sequence[RuleResult], *, live: bool = False
+) -> tuple[Status, list[RuleResult]]:
+    """The status and the entries it rests on.
+
+    A live stage may ask for nothing but that no alarm comes. Then its guardrails, each looked at
+    over enough units, are what a GO rests on.
+    """
     deciding = [entry for entry in results if entry.counts]
     invalid = [e for e in results if e.outcome is Outcome.INVALID]  # also of a secondary rule
     if invalid:
@@ -124,6 +142,8 @@ def _status(results: Sequence[RuleResult]) -> tuple[Status, list[RuleResult]]:
     if open_ := [e for e in deciding if e.outcome in _HOLDS]:
         return Status.INCONCLUSIVE, open_
     shown = [e for e in deciding if e.role == "primary"]
+    if live and not shown:
+        shown = [e for e in deciding if e.role == "guardrail"]
     return (Status.GO if shown else Status.INCONCLUSIVE), shown  # nothing shown is not a GO
 
 

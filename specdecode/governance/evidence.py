@@ -20,7 +20,7 @@ class Evidence:
     Args:
         survey: of all rows, which are unique by prompt, setting and arm.
         baseline: name of the arm the others are compared with.
-        seed: of every bootstrap.
+        seed: of whatever an interval draws.
         audit: the audit document, {"alpha": …, "arms": {arm: report}}, or None.
     """
 

@@ -38,16 +38,17 @@ class Inputs:
 
 def check(inputs: Inputs) -> list[RuleResult]:
     """Every integrity check, in a fixed order; the last may also find an early end."""
-    results = [_entry(name, run(inputs)) for name, run in _CHECKS.items()]
+    results = [entry(name, run(inputs)) for name, run in CHECKS.items()]
     return [*results, _complete(inputs)]
 
 
 def unreadable(reason: str) -> RuleResult:
     """The entry for rows that are not rows at all."""
-    return _entry("readable", (reason, "restore the rows or measure again"))
+    return entry("readable", (reason, "restore the rows or measure again"))
 
 
-def _entry(name: str, problem: Problem) -> RuleResult:
+def entry(name: str, problem: Problem) -> RuleResult:
+    """What a check found, as an entry of the verdict."""
     reason, remedy = problem or ("in order", None)
     return RuleResult(
         name=f"integrity/{name}",
@@ -59,7 +60,8 @@ def _entry(name: str, problem: Problem) -> RuleResult:
     )
 
 
-def _some(names: Shown | Sequence[str]) -> str:
+def some(names: Shown | Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     first, total = names if isinstance(names, Shown) else (names[:SHOWN], len(names))
     return ", ".join(first) + (f" and {total - SHOWN} more" if total > SHOWN else "")
 
@@ -76,7 +78,7 @@ def _unique(inputs: Inputs) -> Problem:
         twice = repeated_ids(keys)
     if not twice.total:
         return None
-    return (f"rows occur twice: {_some(twice)}", "find out which are real; never choose by result")
+    return (f"rows occur twice: {some(twice)}", "find out which are real; never choose by result")
 
 
 def _manifest(inputs: Inputs) -> Problem:
@@ -138,37 +140,38 @@ def _plan_of_these_rows(inputs: Inputs) -> Problem:
 def _arms(inputs: Inputs) -> Problem:
     keys = inputs.survey.keys
     found = [keys.arms[place] for place in np.unique(keys.arm()).tolist()]
-    return _exactly("arm", [arm.name for arm in inputs.plan.arms], found)
+    return exactly("arm", [arm.name for arm in inputs.plan.arms], found)
 
 
 def _sampling(inputs: Inputs) -> Problem:
     names = [settings.name for settings in inputs.survey.settings]
-    problem = _exactly("sampling setting", inputs.plan.sampling, names)
+    problem = exactly("sampling setting", inputs.plan.sampling, names)
     if problem is not None:
         return problem
     for name, kind in (("sampled", "greedily"), ("greedy", "with sampling")):
         wrong = inputs.survey.keys.request_ids(inputs.survey.misnamed_as(name))
         if wrong.total:
             return (
-                f"the setting {name} was measured {kind}: {_some(wrong)}",
+                f"the setting {name} was measured {kind}: {some(wrong)}",
                 "measure with the temperature that the setting's name says",
             )
     return None
 
 
 def _stage(inputs: Inputs) -> Problem:
-    return _exactly("stage", [inputs.plan.stage], inputs.survey.stages)
+    return exactly("stage", [inputs.plan.stage], inputs.survey.stages)
 
 
-def _exactly(what: str, wanted: Sequence[str], found: Iterable[str]) -> Problem:
+def exactly(what: str, wanted: Sequence[str], found: Iterable[str]) -> Problem:
+    """What is missing of those wanted, and what is there beside them."""
     missing = sorted(set(wanted) - set(found))
     foreign = sorted(set(found) - set(wanted))
     parts = []
     if missing:
-        parts.append(f"no rows of {what} {_some(missing)}")
+        parts.append(f"no rows of {what} {some(missing)}")
     if foreign:
-        parts.append(f"rows of {what} {_some(foreign)}, which the plan does not have")
-    return ("; ".join(parts), f"measure exactly the plan's: {_some(wanted)}") if parts else None
+        parts.append(f"rows of {what} {some(foreign)}, which the plan does not have")
+    return ("; ".join(parts), f"measure exactly the plan's: {some(wanted)}") if parts else None
 
 
 def _same_inputs(inputs: Inputs) -> Problem:
@@ -177,7 +180,7 @@ def _same_inputs(inputs: Inputs) -> Problem:
     if not differing.total:
         return None
     return (
-        f"arms had different prompts, settings or labels: {_some(differing)}",
+        f"arms had different prompts, settings or labels: {some(differing)}",
         "measure all arms from one compiled prompt table",
     )
 
@@ -186,7 +189,7 @@ def _numbers_agree(inputs: Inputs) -> Problem:
     wrong = inputs.survey.keys.request_ids(inputs.survey.contradictory)
     if not wrong.total:
         return None
-    return (f"numbers contradict each other in {_some(wrong)}", "find the fault in the measurement")
+    return (f"numbers contradict each other in {some(wrong)}", "find the fault in the measurement")
 
 
 def _missing(inputs: Inputs) -> Problem:
@@ -207,7 +210,7 @@ def _missing(inputs: Inputs) -> Problem:
     ]
     return (
         f"{found} of {gaps.size} requests lack a row or a number in some arm "
-        f"({_some(Shown(first, found))}); the plan allows {allowed:.1%}",
+        f"({some(Shown(first, found))}); the plan allows {allowed:.1%}",
         "complete the measurement; a gap may hide the worst results",
     )
 
@@ -220,7 +223,7 @@ def _baseline_works(inputs: Inputs) -> Problem:
         return None
     return (
         f"the baseline failed on {len(failed)} of {rows} requests "
-        f"({_some(survey.keys.request_ids(failed))})",
+        f"({some(survey.keys.request_ids(failed))})",
         "repair the baseline: there is nothing to compare with",
     )
 
@@ -243,7 +246,7 @@ def _speculation(inputs: Inputs) -> Problem:
     return None
 
 
-_CHECKS: dict[str, Callable[[Inputs], Problem]] = {
+CHECKS: dict[str, Callable[[Inputs], Problem]] = {
     "rows_present": _rows_present,
     "unique": _unique,
     "manifest": _manifest,

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from specdecode.durable import sync_folder
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import sha256_hex
 from specdecode.governance.chain import EMPTY_HEAD, Chain, Entry, Kind, verify_chain
 from specdecode.governance.timestamps import utc_now, utc_text
-from specdecode.measurement.records import sync_folder
 
 MAX_CLOCK_STEP = timedelta(minutes=1)
 """How far the clock may have been set back before appending is refused."""

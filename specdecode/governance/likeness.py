@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from specdecode.measurement.arrays import ArrowArray, IntArray, counts
-from specdecode.measurement.coding import Coder
-from specdecode.measurement.encoding import as_bytes
+from specdecode.measurement.coding import Coder, Labels, combinations
 from specdecode.measurement.grid import Column
-from specdecode.measurement.keys import Keys
+from specdecode.measurement.keys import Keys, Rows
 
 STRATA = ("category", "difficulty", "language")
+_ALIKE = ("sampling", *STRATA)
 _HASH = 16
 
 
 class Likeness:
     """Compares every row with the first one seen of its request.
 
-    What a request saw is kept as numbers: of texts their codes, of a prompt 128 bits of its hash.
+    What a request saw is kept as numbers: of labels that of their combination, of a prompt 128 bits
+    of its hash.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -33,40 +32,34 @@ class Likeness:
         if size > 8 * len(keys.cell) + 1_000_000:  # hardly any has rows: number those that have
             self._names, self._of_row = np.unique(keys.request(), return_inverse=True)
             size = len(self._names)
-        self._seen = np.zeros(size, np.bool_)
         self._differs = np.zeros(size, np.bool_)
-        self._labels = {name: Column(size, ("i2", "i4"), -1) for name in ("sampling", *STRATA)}
+        self._labels = Column(size, ("i2", "i4"), -1)
+        self._numbers: dict[Labels, int] = {}
         self._prompts: npt.NDArray[np.uint8] | None = None
-        self._coders = {name: Coder() for name in self._labels}
 
-    def at(self, batch: pa.RecordBatch, rows: slice, alike: list[str], which: IntArray) -> None:
-        """Take in the next rows.
+    def at(self, batch: pa.RecordBatch, rows: slice, request: Rows) -> None:
+        """Take in some rows.
 
         Args:
-            batch: with the columns of strata and `prompt_token_ids`.
+            batch: of an extract.
             rows: their numbers.
-            alike: what must be alike in different sampling parameters.
-            which: those of each row, as a place in `alike`.
+            request: of each of them, as `keys` numbers it.
         """
-        request = self._keys.request(rows) if self._names is None else self._of_row[rows]
-        fresh = ~self._seen[request]
-        differs = np.zeros(len(request), np.bool_)
-        for name, label in self._labels.items():
-            if name == "sampling":
-                own = self._coders[name].codes(pa.array(alike, pa.string()))[which]
-            else:
-                own = self._coders[name].codes(batch.column(name))
-            label.put(request[fresh], own[fresh])
-            differs |= label.stored(request) != own
-        ids = batch.column("prompt_token_ids")
-        if self._prompts is None and ids.null_count < len(ids):
-            self._prompts = np.zeros((len(self._seen), _HASH), np.uint8)
+        place = request if self._names is None else self._of_row[rows]
+        which, found = combinations([batch.column(name) for name in _ALIKE])
+        numbers = [self._numbers.setdefault(labels, len(self._numbers)) for labels in found]
+        own = np.array(numbers, dtype=np.int32)[which]
+        fresh = self._labels.stored(place) < 0
+        self._labels.put(place[fresh], own[fresh])
+        differs = self._labels.stored(place) != own
+        prompts = batch.column("prompt")
+        if self._prompts is None and not pa.types.is_null(prompts.type):
+            self._prompts = np.zeros((len(self._differs), _HASH), np.uint8)
         if self._prompts is not None:
-            hashes = _hashes(ids)
-            self._prompts[request[fresh]] = hashes[fresh]
-            differs |= (self._prompts[request] != hashes).any(axis=1)
-        self._seen[request] = True
-        self._differs[request[differs]] = True
+            hashes = _hashes(prompts)
+            self._prompts[place[fresh]] = hashes[fresh]
+            differs |= (self._prompts[place] != hashes).any(axis=1)
+        self._differs[place[differs]] = True
 
     def unlike(self) -> IntArray:
         """Requests that differ between rows, as numbers of `keys`."""
@@ -87,19 +80,22 @@ class Likeness:
         chosen = [int(np.flatnonzero(places == place)[0]) for place in range(settings)]
         shape = len(self._keys.prompts), len(places)
         whole = slice(None) if chosen == list(range(len(places))) else chosen
-        return {
-            name: (
-                self._labels[name].stored(slice(None)).reshape(shape)[:, whole],
-                self._coders[name].values,
-            )
-            for name in STRATA
-        }
+        labels = self._labels.stored(slice(None)).reshape(shape)[:, whole]
+        found = {}
+        for place, name in enumerate(_ALIKE[1:], start=1):
+            coder = Coder()
+            texts = [of[place] for of in self._numbers]
+            numbers = [-1 if text is None else coder.of(text) for text in texts]
+            kind = np.int16 if len(coder.values) < 2**15 else np.int32
+            found[name] = np.array([*numbers, -1], kind)[labels], coder.values
+        return found
 
 
-def _hashes(ids: ArrowArray) -> npt.NDArray[np.uint8]:
+def _hashes(prompts: ArrowArray) -> npt.NDArray[np.uint8]:
     """128 bits of each prompt, [n, 16]; zeros where it is withheld."""
-    coded = pc.dictionary_encode(as_bytes(ids)[0])
-    found = [hashlib.sha256(prompt).digest()[:_HASH] for prompt in coded.dictionary.to_pylist()]
-    table = np.frombuffer(b"".join([*found, bytes(_HASH)]), np.uint8).reshape(-1, _HASH)
-    hashes: npt.NDArray[np.uint8] = table[counts(coded.indices)]
+    if pa.types.is_null(prompts.type):
+        return np.zeros((len(prompts), _HASH), np.uint8)
+    found = b"".join([*prompts.dictionary.to_pylist(), bytes(_HASH)])
+    table = np.frombuffer(found, np.uint8).reshape(-1, _HASH)
+    hashes: npt.NDArray[np.uint8] = table[counts(prompts.indices)]
     return hashes

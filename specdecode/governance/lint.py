@@ -9,6 +9,7 @@ from specdecode.governance.lints import (
     coverage,
     gain,
     live,
+    looks,
     lossy,
     recovery,
     size,
@@ -25,6 +26,7 @@ LINTS: tuple[Lint, ...] = (
     *size.LINTS,
     *coverage.LINTS,
     *live.LINTS,
+    *looks.LINTS,
 )
 
 

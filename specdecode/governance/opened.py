@@ -21,6 +21,7 @@ from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
 from specdecode.governance.chain import Entry
 from specdecode.governance.strict import Sha256, Strict
+from specdecode.governance.vault_page import Custody
 
 OPENED_NAME = "OPENED"
 
@@ -50,8 +51,9 @@ class Digests(Strict):
 class Opened(Strict):
     """The content of OPENED."""
 
-    schema_name: Literal["specdecode.opened/1"] = Field("specdecode.opened/1", alias="schema")
+    schema_name: Literal["specdecode.opened/2"] = Field("specdecode.opened/2", alias="schema")
     digests: Digests
+    custody: Custody = Field(description="whether the set's keys were held back or public")
     ledger_head: Sha256 = Field(description="head of the ledger when the set was opened")
     anchor: str = Field(description="which anchor stood for the ledger's head; 'none' for none")
     at: str = Field(description="UTC, by the clock of whoever opened")
@@ -63,7 +65,12 @@ class Opened(Strict):
     def ledger_body(self) -> dict[str, Any]:
         """Body of the ledger's line "opened"."""
         digests = self.digests.model_dump(mode="json")
-        return {**digests, "anchor": self.anchor, "opened_sha256": sha256_hex(self.to_bytes())}
+        return {
+            **digests,
+            "custody": self.custody,
+            "anchor": self.anchor,
+            "opened_sha256": sha256_hex(self.to_bytes()),
+        }
 
 
 def read_opened(folder: Path) -> Opened | None:

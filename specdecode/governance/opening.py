@@ -9,15 +9,12 @@ the states, and what a holder of all keys can still do.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError, UserError
+from specdecode.errors import ConfigError, ConfirmationConsumed, TamperedError
 from specdecode.governance.chain import EMPTY_HEAD, Entry, Kind
 from specdecode.governance.drift import refuse_drift
 from specdecode.governance.durable import create_file
@@ -35,6 +32,8 @@ from specdecode.governance.opening_request import Request, check_request
 from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import Vault, _unlock, read_vault
 from specdecode.governance.vault_key import read_share
+from specdecode.governance.vault_page import DEMONSTRATION
+from specdecode.measurement.lock import FileLock
 
 LOCK_NAME = ".opening.lock"
 
@@ -61,11 +60,14 @@ def open_once(request: Request) -> Opening:
         ConfigError: a key or file is missing, or not the one the vault wants.
     """
     vault = read_vault(request.vault)
-    lock = _lock(vault.folder / LOCK_NAME)
+    lock = FileLock(
+        vault.folder / LOCK_NAME,
+        f"{vault.folder}: another process has this confirmation set open; wait for its end",
+    )
     try:
         return Opening(request, vault, lock)
     except BaseException:
-        os.close(lock)
+        lock.release()
         raise
 
 
@@ -78,7 +80,7 @@ class Opening:
         resumed: whether it goes on after an opening that did not end.
     """
 
-    def __init__(self, request: Request, vault: Vault, lock: int) -> None:
+    def __init__(self, request: Request, vault: Vault, lock: FileLock) -> None:
         self._request, self._vault, self._lock = request, vault, lock
         self._root, self.count = vault.manifest.merkle_root, vault.manifest.count
         checked = check_request(request, vault)
@@ -92,7 +94,9 @@ class Opening:
         if self.history.opened is None:
             self.history.opened = self._append("opened", self.opened.ledger_body())
         # The key is released here, and nowhere before.
-        self._unlocked = _unlock(vault, [read_share(path) for path in request.key_files])
+        public = vault.manifest.custody == DEMONSTRATION
+        shares = [read_share(path, public=public) for path in request.key_files]
+        self._unlocked = _unlock(vault, shares)
 
     def prompts(self) -> Iterator[Handed]:
         """The prompts that were never handed out, in the sealed order.
@@ -156,9 +160,7 @@ class Opening:
 
     def close(self) -> None:
         """Let others in; closing twice is harmless."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -193,6 +195,7 @@ class Opening:
     def _create(self, entries: Sequence[Entry], anchor: str) -> Opened:
         opened = Opened(
             digests=self._digests,
+            custody=self._vault.manifest.custody,
             ledger_head=entries[-1].sha256 if entries else EMPTY_HEAD,
             anchor=anchor,
             at=utc_text(utc_now()),
@@ -211,7 +214,7 @@ class Opening:
         self._append("progress", progress_body(self._root, event, index, rows_sha256))
 
     def _append(self, kind: Kind, body: Mapping[str, Any]) -> Entry:
-        if self._lock < 0:
+        if not self._lock.held:
             raise ConfigError("the opening is closed; open it again to go on")
         entry = self._request.ledger.append(kind, body, guard=self._refuse_other_writers)
         self._seen = entry.sequence + 1
@@ -232,18 +235,3 @@ def _digests_of(line: Entry) -> Digests:
         return Digests.model_validate({name: line.body.get(name) for name in Digests.model_fields})
     except ValueError as error:
         raise TamperedError(f"ledger, line {line.sequence + 1}: not an opening") from error
-
-
-def _lock(path: Path) -> int:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise UserError(
-            f"{path.parent}: another process has this confirmation set open; wait for its end"
-        ) from error
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle

@@ -6,7 +6,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from specdecode.governance.plan_live_effects import LiveEffect
 from specdecode.governance.strict import Positive, Share, Strict, Text
+
+
+def _absent(value: object) -> bool:
+    return value is None
 
 
 class ArmEffect(Strict):
@@ -46,6 +51,15 @@ class Effects(Strict):
     checked: Share = Field(description="share of prompts with a checker")
     shares: dict[Text, dict[Text, Share]] = Field(
         description="of the values of a stratum among prompts; strata not named here: equal shares"
+    )
+
+    # Left out of the plan's JSON where it is null, so that plans without live stages, and seals of
+    # them, keep their hash.
+    live: dict[Text, LiveEffect] | None = Field(
+        None,
+        exclude_if=_absent,
+        description="of the baseline and each candidate: the truth in live stages; null: none is "
+        "simulated",
     )
 
     def score_changes(self, arm: str) -> tuple[float, float]:

@@ -8,7 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from specdecode.errors import ConfigError
+from specdecode.governance.live.fitness import problems
 from specdecode.governance.plan_arms import Arm
+from specdecode.governance.plan_live_effects import check_live_effects
 from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_operation import (
     Approvals,
@@ -19,7 +21,7 @@ from specdecode.governance.plan_operation import (
     Traffic,
 )
 from specdecode.governance.plan_power import Power
-from specdecode.governance.plan_stages import FIXED_N, LADDER, MissingData, Stage, StageName
+from specdecode.governance.plan_stages import LADDER, MissingData, Stage, StageName
 from specdecode.governance.rules import AnyRule
 from specdecode.governance.rules.base import IntervalRule, Rule
 from specdecode.governance.rules.efficiency_gain import EfficiencyGain
@@ -69,6 +71,11 @@ class Plan(Strict):
         description="parts of the traffic that must each hold; a strata rule judges every one"
     )
     stages: list[Stage] = Field(min_length=1, description="the way to all users, in order")
+    alpha_total: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
+        None,
+        description="chance of a false GO that all stages may spend together; null: only their sum "
+        "is told",
+    )
     stop_conditions: list[StopCondition] = Field(
         min_length=1, description="when to stop, and how users get back what they had"
     )
@@ -91,6 +98,17 @@ class Plan(Strict):
         return next(arm.name for arm in self.arms if arm.role == "baseline")
 
     @property
+    def candidates(self) -> list[str]:
+        """Names of the arms that are to be released."""
+        return [arm.name for arm in self.arms if arm.role == "candidate"]
+
+    @property
+    def sequential_stage(self) -> Stage | None:
+        """The stage this is a view of, if its metrics are judged look by look; else None."""
+        found = [entry for entry in self.stages if entry.name == self.stage and entry.sequential]
+        return found[0] if found else None
+
+    @property
     def whole(self) -> Plan:
         """The plan as written, whichever stage this is a view of."""
         return self._whole or self
@@ -99,7 +117,7 @@ class Plan(Strict):
         """The plan as `decide` must see it for the rows of one stage; its hash stays the same.
 
         Raises:
-            ConfigError: the plan has no such stage, or gives it no rules to decide by.
+            ConfigError: the plan has no such stage, or cannot be decided by there; says why.
         """
         whole = self.whole
         found = {entry.name: entry for entry in whole.stages}.get(stage)  # type: ignore[call-overload]
@@ -107,10 +125,15 @@ class Plan(Strict):
             names = ", ".join(entry.name for entry in whole.stages)
             raise ConfigError(f"plan {whole.name} has no stage {stage}; it has {names}")
         rules = whole.rules_of(found)
-        if not rules:
-            raise ConfigError(
-                f"plan {whole.name}: stage {stage} has no rules, its metrics are judged one by one"
-            )
+        if found.sequential:
+            named = [metric for metric in whole.metrics if metric.name in found.metrics]
+            if wrong := list(problems(found, named, whole.candidates)):
+                raise ConfigError(
+                    f"plan {whole.name}: stage {stage} has no rules that look at its numbers, and "
+                    f"its metrics cannot be judged: {'; '.join(text for _, text in wrong)}"
+                )
+        elif not rules:
+            raise ConfigError(f"plan {whole.name}: stage {stage} has no rules to decide by")
         view = whole.model_copy(
             update={
                 "stage": found.name,
@@ -208,15 +231,21 @@ class Plan(Strict):
             own = self.rules_of(stage)
             if stage.name == self.stage and len(own) < len(self.rules):
                 raise ValueError(f"{where}: the plan's own stage has all its rules: rules: null")
-            if own:
+            if stage.sequential:
+                _check_bear_looks(where, own)
+                refuse_twice(where, [*(rule.name for rule in own), *stage.metrics])
+            elif own:
                 self._check_judged(own, where)
-            if stage.method in FIXED_N:
                 _check_alpha(where, stage.alpha, own)
 
     def _check_effects(self, names: list[str]) -> None:
         effects = self.power.effects
         if set(effects.arms) != set(names) - {self.baseline}:
             raise ValueError("power: effects: arms are to be all arms but the baseline")
+        if effects.live is not None:
+            if set(effects.live) != {self.baseline, *self.candidates}:
+                raise ValueError("power: effects: live is to name the baseline and all candidates")
+            check_live_effects(effects.live, self.metrics)
         for arm in self.arms:
             most = 1 + (arm.num_speculative_tokens or effects.num_speculative_tokens)
             if arm.name in effects.arms and effects.arms[arm.name].acceptance_length > most:
@@ -236,6 +265,15 @@ class Plan(Strict):
                 raise ValueError(
                     f"strata: no strata rule with a say judges {by} {', '.join(missing)}"
                 )
+
+
+def _check_bear_looks(where: str, rules: Sequence[Rule]) -> None:
+    """The audit holds at every look; whatever else a rule computes is meant for one."""
+    if once := [rule.name for rule in rules if not isinstance(rule, Losslessness)]:
+        raise ValueError(
+            f"{where}: {once[0]} looks once at a fixed n; of the rules only losslessness bears "
+            "more, so judge the others' metrics, or take method: fixed-n"
+        )
 
 
 def _check_alpha(where: str, alpha: float, rules: Sequence[Rule]) -> None:

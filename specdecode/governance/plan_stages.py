@@ -13,8 +13,8 @@ LADDER: tuple[StageName, ...] = ("offline", "confirmation", "shadow", "canary", 
 LIVE: frozenset[StageName] = frozenset({"shadow", "canary", "watch"})
 """Stages whose requests come from users."""
 
-FIXED_N = frozenset({"bootstrap"})
-"""Methods valid for one look at a sample whose size was fixed before."""
+FIXED_N = frozenset({"fixed-n"})
+"""Methods valid for one look at a sample whose size was fixed before: each rule has its own."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -41,20 +41,25 @@ class Stage(Strict):
     name: StageName = Field(description="as in the rows' `stage`")
     rules: list[Text] | None = Field(
         description="rules that `decide` applies to the stage's rows, by name; null: all of them; "
-        "[]: none, the stage is judged by its metrics"
+        "[]: none, the stage is judged by its metrics alone"
     )
     metrics: list[Text] = Field(description="metrics watched here, by name")
     method: Literal[
-        "bootstrap",
+        "fixed-n",
         "betting",
         "empirical-bernstein",
         "beta-binomial",
         "quantile",
         "group-sequential",
         "e-detector",
-    ] = Field(description="bootstrap looks once at a fixed n; the others may look again and again")
+    ] = Field(description="fixed-n looks once; the others may look again and again")
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = Field(
         description="chance of a false GO this stage may spend"
+    )
+    alarm_alpha: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
+        None,
+        description="chance of a false alarm this stage may spend, shared by all its alarms; null "
+        "for methods that look once",
     )
     unit: Literal["prompt", "request", "conversation"] = Field(
         description="what `n_min` and `n_max` count"
@@ -79,6 +84,11 @@ class Stage(Strict):
         """Whether its requests come from users."""
         return self.name in LIVE
 
+    @property
+    def sequential(self) -> bool:
+        """Whether it may be looked at again and again, so that its metrics are what is judged."""
+        return self.method not in FIXED_N
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.n_max is None and self.name != "watch":
@@ -94,11 +104,17 @@ class Stage(Strict):
                 f"{self.name} is looked at again and again, which method {self.method} does not "
                 "bear; take betting, beta-binomial or another sequential one"
             )
-        if self.method not in FIXED_N and self.rules != []:
+        if self.sequential and self.rules is None:
             raise ValueError(
                 f"{self.name}: the rules of `decide` look once at a fixed n, which is not what "
-                f"{self.method} says; give rules: [] and metrics, or method: bootstrap"
+                f"{self.method} says; name its losslessness rules or give rules: [], and metrics, "
+                "or method: fixed-n"
             )
-        if self.rules == [] and not self.metrics:
+        if self.alarm_alpha is not None and not self.sequential:
+            raise ValueError(
+                f"{self.name}: alarm_alpha is shared by alarms that look again and again; with "
+                f"method {self.method} it must be null"
+            )
+        if not self.metrics and (self.rules == [] or self.sequential):
             raise ValueError(f"{self.name} has neither rules nor metrics, so nothing judges it")
         return self

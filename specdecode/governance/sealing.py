@@ -72,7 +72,8 @@ def seal_plan(
         at: when.
         tree_clean: whether all code is committed.
         confirmation_opened: whether anyone has opened the confirmation set.
-        power: simulated chance of GO under the effects the plan supposes; None: not simulated.
+        power: simulated chance of GO under the effects the plan supposes, of the stage that has the
+            smallest; None: not simulated.
         power_wanted: what the plan asks for; None: nothing.
         power_basis: how the power is known, such as number of runs and seed.
 
@@ -83,7 +84,7 @@ def seal_plan(
         ConfigError: sealing now would prove nothing; the message says what to do first.
         TamperedError: the ledger is broken.
     """
-    _refuse(tree_clean, confirmation_opened, power, power_wanted)
+    _refuse(tree_clean, confirmation_opened, power, power_wanted, power_basis)
     anchor.ready()
     digest = plan_sha256(plan)
     predicate = make_predicate(
@@ -119,7 +120,11 @@ def seal_plan(
 
 
 def _refuse(
-    tree_clean: bool, confirmation_opened: bool, power: float | None, power_wanted: float | None
+    tree_clean: bool,
+    confirmation_opened: bool,
+    power: float | None,
+    power_wanted: float | None,
+    power_basis: str | None,
 ) -> None:
     if not tree_clean:
         raise ConfigError(
@@ -140,6 +145,7 @@ def _refuse(
         raise ConfigError(
             f"the chance of GO is {power:g} and the plan asks for {power_wanted:g}: raise the "
             "number of prompts, or ask for less before there are data"
+            + (f" ({power_basis})" if power_basis else "")
         )
 
 

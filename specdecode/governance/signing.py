@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import stat
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.private_file import read_private
 
 KEY_MODE = 0o600
 
@@ -45,23 +45,9 @@ class SigningKey:
         """Read a key that `save` wrote (PEM, PKCS 8, unencrypted).
 
         Raises:
-            ConfigError: no such file, others may read it, or it holds no Ed25519 key.
+            ConfigError: see `read_private`, or it holds no Ed25519 key.
         """
-        path = Path(path)
-        try:
-            with path.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                content = file.read()
-        except OSError as error:
-            raise ConfigError(
-                f"{path}: cannot be read ({error.strerror or error}); "
-                "`specdecode keys new NAME` makes a key"
-            ) from error
-        if mode & 0o077:
-            raise ConfigError(
-                f"{path}: a private key that others may read (mode {mode:o}) proves nothing: "
-                "`chmod 600` it, and make a new one if it may have been copied"
-            )
+        content = read_private(path, made_by="specdecode keys new NAME", instead="make a new one")
         try:
             key = load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:

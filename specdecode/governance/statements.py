@@ -6,6 +6,7 @@ are this project's own.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
@@ -31,9 +32,9 @@ class Predicate(Strict):
 
     uri: ClassVar[str]
 
+    @abstractmethod
     def named(self) -> Mapping[str, str]:
         """Digests that must be those of the subjects of the same name."""
-        raise NotImplementedError
 
 
 class PlanSeal(Predicate):

@@ -28,14 +28,10 @@ from specdecode.governance.rules.speed_ratio import SpeedRatio
 from specdecode.governance.rules.strata import Strata
 from specdecode.governance.rules.tail_latency import TailLatency
 from specdecode.governance.rules.token_amplification import TokenAmplification
-from specdecode.governance.study_draws import (
-    Draws,
-    mean_interval,
-    quantile_interval,
-    ratio_interval,
-)
+from specdecode.governance.study_draws import Draws, quantile_interval
 from specdecode.governance.verdict import Outcome, RuleResult, Status
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics import betting_interval, jackknife
+from specdecode.statistics.interval import Interval
 
 FloatArray = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -181,7 +177,7 @@ class _Run:
     def _mean(self, rule: AcceptanceLength | TokenAmplification, metric: str) -> Interval | None:
         keep = self.cells.usable(rule.sampling, rule.arm)
         sums = _sums(keep, *self.cells.parts(metric, rule.arm))
-        return mean_interval(sums, self.draws, rule.level)
+        return jackknife.of_sums(sums, rule.level)
 
     def _ratio(
         self,
@@ -194,7 +190,7 @@ class _Run:
     ) -> Interval | None:
         keep = self.cells.usable(rule.sampling, rule.arm, below) & inside
         parts = (*self.cells.parts(metric, rule.arm), *self.cells.parts(metric, below))
-        return ratio_interval(_sums(keep, *parts), self.draws, level or rule.level)
+        return jackknife.of_sums(_sums(keep, *parts), level or rule.level)
 
     def _difference(
         self,
@@ -203,10 +199,16 @@ class _Run:
         level: float | None = None,
         inside: Mask | bool = True,
     ) -> Interval | None:
-        gain = self.cells.column(rule.arm, "quality") - self.cells.column(self.baseline, "quality")
+        arm, base = (self.cells.column(name, "quality") for name in (rule.arm, self.baseline))
         keep = self.cells.usable(rule.sampling, rule.arm, self.baseline) & inside
-        sums = _sums(keep & ~np.isnan(gain), gain, np.ones_like(gain))
-        return mean_interval(sums, self.draws, level or rule.level)
+        keep &= ~np.isnan(arm - base)
+        return betting_interval.difference_interval(
+            arm.T[keep.T],  # prompt by prompt
+            base.T[keep.T],
+            clusters=np.nonzero(keep.T)[0],
+            level=level or rule.level,
+            seed=self.draws.seed,
+        )
 
     def _tail(self, rule: TailLatency) -> Interval | None:
         keep = self.cells.usable(rule.sampling, rule.arm, self.baseline)

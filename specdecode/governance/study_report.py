@@ -1,7 +1,8 @@
 """The study of a plan as a document: each rate with its interval, beside what the plan promises.
 
-An exact level of 1 - 2 alpha promises that a rule passes at its border with chance alpha, and that
-a guardrail alarms there with chance alpha. Alarms of several rules add up, at most (Bonferroni).
+A false GO may have the chance that the stage may spend, its alpha. An exact level of 1 - 2 alpha
+promises that a guardrail alarms at its border with chance alpha. Alarms of several rules add up, at
+most (Bonferroni).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from specdecode.errors import ConfigError
 from specdecode.governance.plan import plan_sha256
 from specdecode.governance.plan_schema import Plan
-from specdecode.governance.power import LEVEL, Chance, Simulation
+from specdecode.governance.power_outcome import LEVEL, Chance, Simulation
 from specdecode.governance.rules.strata import Strata
 from specdecode.governance.study import LETTERS, Outcomes
 from specdecode.governance.study_scenarios import Scenario, is_claim, promised

@@ -41,7 +41,7 @@ class Scenario:
         name: unique in the study.
         group: which question it belongs to.
         changes: fields of the plan's supposed effects, as `suppose` takes them.
-        alpha: what the plan promises about a false GO; None where it promises nothing.
+        alpha: what the stage may spend on a false GO; None where none is at stake.
         rule: name of the rule at whose border it is, if at any.
         prompts: how many; None takes the plan's number and all its rules, else `rule` is alone.
     """
@@ -142,9 +142,10 @@ def _real_effects(arm: str) -> list[Scenario]:
 def _border(
     view: Plan, name: str, rule: IntervalRule, changes: Mapping[str, Any]
 ) -> Iterator[Scenario]:
-    yield Scenario(name, "border", changes, promised(rule), rule.name)
+    alpha = next(stage.alpha for stage in view.stages if stage.name == view.stage)
+    yield Scenario(name, "border", changes, alpha, rule.name)
     planned = max(view.prompts_expected.values())
     for prompts in (rule.n_min, 4 * planned):
         if prompts != planned:
             size = f"{name}, {prompts} prompts"
-            yield Scenario(size, "size", changes, promised(rule), rule.name, prompts)
+            yield Scenario(size, "size", changes, alpha, rule.name, prompts)

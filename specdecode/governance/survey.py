@@ -8,18 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from specdecode.governance.consistency import Settings, contradictory, read_settings
-from specdecode.governance.likeness import STRATA, Likeness
-from specdecode.measurement.arrays import BoolArray, IntArray, counts, floats, lengths, nulls
+from specdecode.governance.likeness import Likeness
+from specdecode.measurement.arrays import BoolArray, IntArray, bools, nulls
 from specdecode.measurement.coding import Coder
-from specdecode.measurement.grid import COUNTS, SCORES, SECONDS, Grid, new_columns
+from specdecode.measurement.consistency import Settings, read_settings
+from specdecode.measurement.grid import Grid, new_columns
 from specdecode.measurement.keys import Keys, Rows, read_keys
-from specdecode.measurement.source import Source
+from specdecode.measurement.two_readers import Rows as ReadRows
 
-_COLUMNS = (
-    *("sampling", *STRATA, "stage", "profile", "manifest_sha256", "error", "finish_reason"),
-    *("prompt_token_ids", "acceptance_histogram", "tpot_s", "drafted", *COUNTS, *SECONDS, *SCORES),
-)
+_SMALL = 4096
 
 
 @dataclass
@@ -100,33 +97,37 @@ class Survey:
         return np.asarray(self.keys.arm() == self.keys.arms.index(arm), dtype=np.bool_)
 
 
-def survey(source: Source, arms: Mapping[str, bool], settings: Sequence[str]) -> Survey:
-    """Read all rows twice: for their keys, then for everything else.
+def survey(rows: ReadRows, arms: Mapping[str, bool], settings: Sequence[str]) -> Survey:
+    """Look at all rows twice: for their keys, then for everything else.
 
     Args:
-        source: valid rows.
+        rows: as they were read.
         arms: those of the plan, and whether they draft.
         settings: names of sampling settings of the plan.
-
-    Raises:
-        EvidenceError: the rows changed while they were read.
     """
-    keys = read_keys(source, list(arms), settings)
+    keys = read_keys(rows, list(arms), settings)
+    pa.default_memory_pool().release_unused()
     look = _Look(keys, arms, settings)
-    for batch in source.batches(_COLUMNS):
-        look.at(batch)
+    for extract in rows.extracts():
+        look.at(extract.columns, extract.first)
     return look.finish()
 
 
 class _Look:
-    """The second reading, batch by batch."""
+    """The second look, batch by batch."""
 
     def __init__(self, keys: Keys, arms: Mapping[str, bool], settings: Sequence[str]) -> None:
         self._keys = keys
         self._arms, self._names = sorted(arms), sorted(settings)
         self._shape = (len(keys.prompts), len(self._names), len(self._arms))
-        self._arm_place = _places(keys.arms, self._arms)
         self._setting_place = _places(keys.settings, self._names)
+        arm_place = _places(keys.arms, self._arms)
+        # Of each setting and arm that rows have: which they are, and their cell of a prompt, or -1.
+        self._setting_of, self._arm_of = np.divmod(
+            np.arange(len(keys.settings) * len(keys.arms)), max(1, len(keys.arms))
+        )
+        setting, arm = self._setting_place[self._setting_of], arm_place[self._arm_of]
+        self._place_of = np.where((setting < 0) | (arm < 0), -1, setting * len(self._arms) + arm)
         self._drafts = np.array([arms.get(name, False) for name in keys.arms], dtype=np.bool_)
         size = int(np.prod(self._shape))
         self._columns = new_columns(size)
@@ -143,61 +144,61 @@ class _Look:
         self._sets = {name: Coder() for name in ("stage", "profile", "manifest_sha256")}
         self._no_profile = False
         self._work = {name: ArmWork() for name in keys.arms}
-        self._done = 0
 
-    def at(self, batch: pa.RecordBatch) -> None:
-        """Take in the next rows."""
-        rows = slice(self._done, self._done + batch.num_rows)
-        self._done = rows.stop
-        arm = self._keys.arm(rows)
+    def at(self, batch: pa.RecordBatch, first: int) -> None:
+        """Take in the extract of some rows, the first of which has this number."""
+        rows = slice(first, first + batch.num_rows)
+        each = max(1, len(self._place_of))
+        prompt = self._keys.cell[rows] // each
+        kind = self._keys.cell[rows] - prompt * each
+        arm = self._arm_of[kind]
         which = self._texts.codes(batch.column("sampling"))
         self._settings += [read_settings(t) for t in self._texts.values[len(self._settings) :]]
-        self._asked.update(np.unique(which * len(self._keys.arms) + arm).tolist())
+        asked = which * len(self._keys.arms) + arm
+        self._asked.update(_different(asked))
         for name, coder in self._sets.items():
             found = coder.codes(batch.column(name))
             self._no_profile |= name == "profile" and bool((found < 0).any())
-        works = nulls(batch.column("error"))
-        self._failed[rows] = ~works
-        wrong = works & contradictory(batch, self._settings, which)
-        self._wrong.append(np.flatnonzero(wrong) + rows.start)
+        failed = bools(batch.column("failed"))
+        self._failed[rows] = failed
+        self._wrong.append(np.flatnonzero(bools(batch.column("contradictory"))) + first)
         misnamed = np.array([_misnamed(s) for s in self._settings], np.bool_)[which]
-        self._misnamed.append(np.flatnonzero(misnamed) + rows.start)
-        self._likeness.at(batch, rows, [s.alike for s in self._settings], which)
-        self._put(batch, rows, arm, works)
-        self._count_work(batch, arm, works)
+        self._misnamed.append(np.flatnonzero(misnamed) + first)
+        request = prompt.astype(np.int64) * len(self._keys.settings) + self._setting_of[kind]
+        self._likeness.at(batch, rows, request)
+        self._put(batch, prompt, kind, ~failed)
+        self._count_work(batch, arm, ~failed)
 
-    def _put(self, batch: pa.RecordBatch, rows: slice, arm: Rows, works: BoolArray) -> None:
+    def _put(self, batch: pa.RecordBatch, prompt: Rows, kind: Rows, works: BoolArray) -> None:
         """Numbers into their cells."""
-        place = self._arm_place[arm]
-        setting = self._setting_place[self._keys.setting(rows)]
-        inside = (place >= 0) & (setting >= 0)
-        request = self._keys.prompt(rows).astype(np.int64) * self._shape[1] + setting
-        cell = request * self._shape[2] + place
-        self._present[cell[inside]] = True
-        good = inside & works
-        cell, request = cell[good], request[good]
+        place = self._place_of[kind]
+        cell = prompt.astype(np.int64) * (self._shape[1] * self._shape[2]) + place
+        self._present[cell[place >= 0]] = True
+        inside = (place >= 0) & works
+        good = slice(None) if inside.all() else inside  # all of it, which copies nothing
+        cell = cell[good]
         self._works[cell] = True
-        missing = {}
+        values = {name: batch.column(name).to_numpy()[good] for name in self._columns}
         for name, column in self._columns.items():
-            of = counts if name in COUNTS else floats
-            values = of(batch.column(name))[good]
-            column.put(cell, values)
-            missing[name] = values < 0 if name in COUNTS else np.isnan(values)
-        lacks = missing["output_tokens"] | missing["ttft_s"] | missing["e2e_s"]
-        counted = missing["steps"] | missing["accepted"] | nulls(batch.column("drafted"))[good]
-        self._lacking[cell[lacks | (counted & self._drafts[arm[good]])]] = True
-        self._scored[request[~missing["quality"]]] = True
-        self._unscored[request[missing["quality"]]] = True
+            column.put(cell, values[name])
+        lacks = values["output_tokens"] < 0
+        lacks |= np.isnan(values["ttft_s"]) | np.isnan(values["e2e_s"])
+        counted = (values["steps"] < 0) | (values["accepted"] < 0)
+        counted |= nulls(batch.column("drafted"))[good]
+        self._lacking[cell[lacks | (counted & self._drafts[self._arm_of[kind][good]])]] = True
+        request, unscored = cell // self._shape[2], np.isnan(values["quality"])
+        self._scored[request[~unscored]] = True
+        self._unscored[request[unscored]] = True
 
-    def _count_work(self, batch: pa.RecordBatch, arm: Rows, works: BoolArray) -> None:
-        drafted = counts(batch.column("drafted")) > 0
-        sizes = lengths(batch.column("acceptance_histogram"))
-        for place in np.unique(arm).tolist():
+    def _count_work(self, batch: pa.RecordBatch, arm: IntArray, works: BoolArray) -> None:
+        drafted = bools(batch.column("drafted"))
+        sizes = batch.column("histogram").to_numpy()
+        for place in _different(arm):
             own = works & (arm == place)
             work = self._work[self._keys.arms[place]]
             work.rows += int(own.sum())
             work.drafted |= bool(drafted[own].any())
-            work.sizes.update(np.unique(sizes[own & (sizes > 0)]).tolist())
+            work.sizes.update(size for size in _different(sizes[own]) if size > 0)
 
     def finish(self) -> Survey:
         """What was seen."""
@@ -212,8 +213,8 @@ class _Look:
             profiles=profiles,
             manifests=set(self._sets["manifest_sha256"].values),
             failed=self._failed,
-            contradictory=np.concatenate([*self._wrong, np.empty(0, np.int64)]),
-            misnamed=np.concatenate([*self._misnamed, np.empty(0, np.int64)]),
+            contradictory=_in_order(self._wrong),
+            misnamed=_in_order(self._misnamed),
             unlike=self._likeness.unlike(),
             present=self._present.reshape(self._shape),
             lacking=self._lacking.reshape(self._shape),
@@ -228,6 +229,17 @@ class _Look:
                 self._likeness.strata(self._setting_place, len(self._names)),
             ),
         )
+
+
+def _in_order(rows: list[IntArray]) -> IntArray:
+    return np.sort(np.concatenate([*rows, np.empty(0, np.int64)]))
+
+
+def _different(numbers: Rows) -> list[int]:
+    """The different ones among small numbers, none under -1."""
+    if int(numbers.max(initial=0)) > _SMALL:
+        return [int(number) for number in np.unique(numbers)]
+    return (np.flatnonzero(np.bincount(numbers + 1)) - 1).tolist()
 
 
 def _misnamed(settings: Settings) -> bool:

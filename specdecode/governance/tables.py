@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from specdecode.errors import ConfigError
+from specdecode.measurement.records import RECORD_SCHEMA
 from specdecode.measurement.source import ParquetSource
 
 Rows = Any
@@ -52,6 +53,8 @@ def _of_frame(frame: Any) -> pa.Table:
 
 
 def _of_mappings(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    if not rows:  # none measured yet is another thing than rows without columns
+        return RECORD_SCHEMA.empty_table()
     # All names of all rows: arrow would take the first row's and drop the rest unseen.
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}

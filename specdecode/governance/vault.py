@@ -1,12 +1,13 @@
 """The vault: confirmation prompts that exist only encrypted, and a public page about them.
 
-    confirmation.json   public: Merkle root, number, strata, cipher; the seal names its digest
+    confirmation.json   public (`vault_page`): Merkle root, number, strata, custody, cipher; the
+                        seal names its digest
     confirmation.enc    every prompt by itself under AES-256-GCM, beside its salted Merkle leaf
 
 Each vault has a data key of its own, drawn at random and wrapped (AES-KW, RFC 3394) by the holders'
-keys. It encrypts row i once, under nonce i, so no nonce repeats; the associated data name root,
-number and i, so no row can be moved into another vault or place. docs/confirmation.md says what
-this protects and what it does not.
+keys. It encrypts row i once, under nonce i, so no nonce repeats; the associated data name the
+facts of the public page and i, so no row can be moved into another vault or place, or under another
+page. docs/confirmation.md says what this protects and what it does not.
 
 Nothing here decrypts for a caller: `_unlock` belongs to `specdecode.governance.opening`.
 """
@@ -14,11 +15,10 @@ Nothing here decrypts for a caller: `_unlock` belongs to `specdecode.governance.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.keywrap import (
     aes_key_unwrap,
     aes_key_wrap,
 )
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.canonical import canonical_bytes, parse_canonical, sha256_hex
@@ -36,50 +36,23 @@ from specdecode.governance.merkle import leaf_hash, merkle_root, new_salt
 from specdecode.governance.signing import decode_base64, encode_base64
 from specdecode.governance.strict import Sha256, Strict
 from specdecode.governance.vault_key import key_encryption_key, share_id
+from specdecode.governance.vault_page import (
+    HELD,
+    SCHEMA,
+    Base64,
+    Cipher,
+    Compared,
+    Confirmation,
+    Custody,
+    Room,
+    count_strata,
+    facts_sha256,
+)
 
 MANIFEST_NAME, VAULT_NAME = "confirmation.json", "confirmation.enc"
-STRATA = ("category", "difficulty", "language")
 ID_FIELD = "question_id"
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-def _base64(text: str) -> str:
-    decode_base64(text)
-    return text
-
-
-Base64 = Annotated[str, AfterValidator(_base64)]
-
-
-class Cipher(Strict):
-    """How the rows are encrypted, and which keys open them."""
-
-    rows: Literal["AES-256-GCM"] = Field(description="one message a row; nonce: its index, 96 bit")
-    key_wrap: Literal["AES-KW"] = Field(description="RFC 3394, over the data key")
-    key_derivation: Literal["HKDF-SHA256"] = Field(description="wrapping key of all shares")
-    wrapped_key: Base64 = Field(description="the wrapped data key, base64")
-    key_ids: list[str] = Field(min_length=1, description="one for each holder's key, sorted")
-
-
-class Confirmation(Strict):
-    """What everyone may know about the confirmation prompts; no text of theirs."""
-
-    schema_name: Literal["specdecode.confirmation/1"] = Field(alias="schema")
-    merkle_root: Sha256 = Field(description="over the salted rows, in the order of measurement")
-    count: Annotated[int, Field(ge=1)] = Field(description="number of prompts")
-    strata: dict[str, dict[str, int]] = Field(description="prompts by value of each stratum")
-    cipher: Cipher
-    vault_sha256: Sha256 = Field(description="SHA-256 of confirmation.enc")
-
-    def to_bytes(self) -> bytes:
-        """The file: canonical JSON and a newline."""
-        return canonical_bytes(self.model_dump(mode="json", by_alias=True)) + b"\n"
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the file, which a seal names."""
-        return sha256_hex(self.to_bytes())
 
 
 class _SealedRow(Strict):
@@ -103,7 +76,13 @@ class Vault:
 
 
 def lock(
-    prompts: Sequence[Mapping[str, Any]], folder: Path | str, shares: Sequence[bytes]
+    prompts: Sequence[Mapping[str, Any]],
+    folder: Path | str,
+    shares: Sequence[bytes],
+    *,
+    custody: Custody = HELD,
+    compared: Compared | None = None,
+    room: Room | None = None,
 ) -> Confirmation:
     """Encrypt prompts into a new vault.
 
@@ -112,6 +91,9 @@ def lock(
             `question_id`; their `category`, `difficulty` and `language` are counted in public.
         folder: where the two files go; made when missing.
         shares: the holders' keys (`vault_key.read_share`); all will be needed to open it.
+        custody: whether these keys are held back, or public in a set to try the procedure with.
+        compared: with which public prompts these were compared, if they were.
+        room: that they fit a target, if that was checked.
 
     Returns:
         The public manifest. That the vault opens to these prompts was checked; whoever locks may
@@ -128,18 +110,23 @@ def lock(
     kek, data_key = key_encryption_key(shares), secrets.token_bytes(32)
     salts = [new_salt() for _ in rows]
     leaves = [leaf_hash(salt, row) for salt, row in zip(salts, rows, strict=True)]
-    root = merkle_root(leaves).hex()
-    cipher = AESGCM(data_key)
+    facts: dict[str, Any] = {
+        "schema": SCHEMA,
+        "merkle_root": merkle_root(leaves).hex(),
+        "count": len(rows),
+        "strata": count_strata(prompts),
+        "custody": custody,
+        "compared": compared and compared.model_dump(mode="json"),
+        "room": room and room.model_dump(mode="json"),
+    }
+    about, cipher = facts_sha256(facts), AESGCM(data_key)
     sealed = [
-        cipher.encrypt(_nonce(i), salt + row, _associated(root, len(rows), i))
+        cipher.encrypt(_nonce(i), salt + row, _associated(about, i))
         for i, (salt, row) in enumerate(zip(salts, rows, strict=True))
     ]
     encrypted = _encrypted_file(leaves, sealed)
     manifest = Confirmation(
-        schema="specdecode.confirmation/1",
-        merkle_root=root,
-        count=len(rows),
-        strata=_strata(prompts),
+        **facts,
         cipher=Cipher(
             rows="AES-256-GCM",
             key_wrap="AES-KW",
@@ -192,11 +179,13 @@ class _Unlocked:
             TamperedError: it does not decrypt, or not to what the Merkle leaf commits to.
         """
         vault = self._vault
-        associated = _associated(vault.manifest.merkle_root, vault.manifest.count, index)
+        associated = _associated(vault.manifest.facts_sha256, index)
         try:
             plain = self._cipher.decrypt(_nonce(index), vault.sealed[index], associated)
         except InvalidTag as error:
-            raise TamperedError(f"prompt {index} of the vault was changed or moved") from error
+            raise TamperedError(
+                f"prompt {index} of the vault was changed or moved, or its public page was changed"
+            ) from error
         salt, row = plain[:32], plain[32:]
         if leaf_hash(salt, row) != vault.leaves[index]:
             raise TamperedError(f"prompt {index} of the vault is not what its leaf commits to")
@@ -228,8 +217,8 @@ def _nonce(index: int) -> bytes:
     return index.to_bytes(12, "big")
 
 
-def _associated(root: str, count: int, index: int) -> bytes:
-    return canonical_bytes({"merkle_root": root, "count": count, "index": index})
+def _associated(about: str, index: int) -> bytes:
+    return canonical_bytes({"facts_sha256": about, "index": index})
 
 
 def _encrypted_file(leaves: Sequence[bytes], sealed: Sequence[bytes]) -> bytes:
@@ -238,15 +227,6 @@ def _encrypted_file(leaves: Sequence[bytes], sealed: Sequence[bytes]) -> bytes:
         for leaf, data in zip(leaves, sealed, strict=True)
     ]
     return canonical_bytes({"schema": "specdecode.vault/1", "rows": rows}) + b"\n"
-
-
-def _strata(prompts: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Prompts by value; a stratum no prompt has is left out, a missing value reads "none"."""
-    return {
-        name: dict(Counter(str(prompt.get(name, "none")) for prompt in prompts))
-        for name in STRATA
-        if any(name in prompt for prompt in prompts)
-    }
 
 
 def _refuse_ids(prompts: Sequence[Mapping[str, Any]]) -> None:

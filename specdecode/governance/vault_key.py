@@ -6,9 +6,7 @@ share, so two shares kept by two people make one of them unable to look alone.
 
 from __future__ import annotations
 
-import os
 import secrets
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import sha256_hex
 from specdecode.governance.durable import create_file
+from specdecode.governance.private_file import read_private
 from specdecode.governance.signing import decode_base64, encode_base64
 
 SHARE_BYTES = 32
@@ -42,24 +41,22 @@ def new_share(path: Path | str) -> str:
     return share_id(share)
 
 
-def read_share(path: Path | str) -> bytes:
+def read_share(path: Path | str, *, public: bool = False) -> bytes:
     """Read a share, 32 bytes.
 
+    Args:
+        path: the key file.
+        public: the vault says itself that its key is no secret, so others may read the file.
+
     Raises:
-        ConfigError: no such file, others may read it, or it is not a share.
+        ConfigError: see `read_private`, or it is not a share.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    if mode & 0o077:
-        raise ConfigError(
-            f"{path}: others may read this key (mode {mode:o}); `chmod 600` it, and lock a new "
-            "vault with a new key if it may have been copied"
-        )
+    content = read_private(
+        path,
+        made_by="specdecode vault key FILE",
+        instead="lock a new vault with a new key",
+        public=public,
+    )
     try:
         share = decode_base64(content.decode("ascii").removesuffix("\n"))
     except (UnicodeDecodeError, ConfigError) as error:

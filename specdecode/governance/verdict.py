@@ -43,21 +43,31 @@ class RuleResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(description="name of the rule in the plan, or of the integrity check")
-    kind: str = Field(description="kind of rule: how it was computed")
+    name: str = Field(description="name of the plan's rule or metric, or of the integrity check")
+    kind: str = Field(description="kind of rule, or method of a metric: how it was computed")
     role: Role = Field(description="integrity, primary, guardrail; secondary never decides")
     arm: str | None = Field(None, description="arm judged; null when it concerns all rows")
-    stratum: str | None = Field(None, description="such as 'category=chat'; null for all prompts")
+    stratum: str | None = Field(
+        None, description="such as 'category=chat' or 'step=0.05'; null for all rows"
+    )
     estimate: Finite | None = Field(None, description="the number judged")
     low: Finite | None = Field(None, description="lower end of its interval")
     high: Finite | None = Field(None, description="upper end of its interval")
     level: Finite | None = Field(None, description="two-sided level of the interval")
     threshold: Finite | None = Field(None, description="what the plan asks for")
-    n: int | None = Field(None, description="prompts (for error rates: requests) behind it")
+    n: int | None = Field(
+        None,
+        description="prompts (for error rates: requests; of a live stage its units) behind it",
+    )
     outcome: Outcome = Field(description="what the rule found")
     reason: str = Field(description="the finding in plain words")
     remedy: str | None = Field(None, description="what would change it; null when it passed")
     counts: bool = Field(True, description="false when a poor outcome is reported only")
+    decided_at: int | None = Field(
+        None,
+        description="of a metric judged look by look: units after which the outcome was reached "
+        "for good; null for every other entry, and while it may still change",
+    )
 
 
 class Verdict(BaseModel):
@@ -77,7 +87,9 @@ class Verdict(BaseModel):
     prompts: int = Field(description="different prompts among them")
     reasons: list[str] = Field(description="why this status, most important first")
     to_change: list[str] = Field(description="what would change this verdict")
-    reopen_when: list[str] = Field(description="from the plan: when to ask again")
+    reopen_when: list[str] = Field(
+        description="from the plan: what would have to change for another answer"
+    )
     overturned_by: list[str] = Field(description="from the plan: findings against the claim")
     rules: list[RuleResult] = Field(description="every rule, in the plan's order")
 

@@ -27,6 +27,12 @@ def nulls(array: ArrowArray) -> BoolArray:
     return np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
+def bools(array: ArrowArray) -> BoolArray:
+    """Truth values [n], null as False."""
+    filled = array.fill_null(False) if array.null_count else array
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
 def floats(array: ArrowArray) -> FloatArray:
     """float64 [n], null as NaN."""
     return np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)

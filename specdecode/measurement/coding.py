@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 
 from specdecode.measurement.arrays import ArrowArray, BoolArray, IntArray, coded, counts
 
+Labels = tuple[str | None, ...]
+_MOST_COMBINED = 1 << 18
+
 
 class Coder:
     """Gives each different text a number, in order of appearance. For columns of few texts."""
@@ -20,7 +23,7 @@ class Coder:
         self.values: list[str] = []
         self._number: dict[str, int] = {}
         for value in values:
-            self._of(value)
+            self.of(value)
 
     def codes(self, array: ArrowArray) -> IntArray:
         """Number of each text, int64 [n]; -1 where null."""
@@ -28,7 +31,7 @@ class Coder:
         places = counts(array.indices)
         used: BoolArray = np.bincount(places + 1, minlength=len(array.dictionary) + 1)[1:] > 0
         texts = array.dictionary.to_pylist()
-        numbers = [self._of(t) if u else -1 for t, u in zip(texts, used.tolist(), strict=True)]
+        numbers = [self.of(t) if u else -1 for t, u in zip(texts, used.tolist(), strict=True)]
         return np.array([*numbers, -1], dtype=np.int64)[places]
 
     def sorted(self) -> tuple[list[str], IntArray]:
@@ -38,11 +41,41 @@ class Coder:
         places[order] = np.arange(len(order))
         return [self.values[number] for number in order], places
 
-    def _of(self, text: str) -> int:
+    def of(self, text: str) -> int:
+        """Number of a text."""
         number = self._number.setdefault(text, len(self.values))
         if number == len(self.values):
             self.values.append(text)
         return number
+
+
+def combinations(columns: Sequence[ArrowArray]) -> tuple[IntArray, list[Labels]]:
+    """Different combinations of texts in columns of few texts.
+
+    Returns:
+        Which combination each row has, [n], and the texts of each; null is None.
+    """
+    rows = len(columns[0])
+    combined, size, read = np.zeros(rows, dtype=np.int64), 1, []
+    for array in columns:
+        column = coded(array)
+        codes, texts = counts(column.indices) + 1, [None, *column.dictionary.to_pylist()]
+        read.append((codes, texts))
+        combined = combined * len(texts) + codes
+        size *= len(texts)
+        if size > _MOST_COMBINED:
+            found, combined = np.unique(combined, return_inverse=True)
+            size = len(found)
+    row_of = np.full(size, -1, dtype=np.int64)
+    row_of[combined] = np.arange(rows)
+    used = np.flatnonzero(row_of >= 0)
+    labels = zip(
+        *([texts[code] for code in codes[row_of[used]].tolist()] for codes, texts in read),
+        strict=True,
+    )
+    place = row_of
+    place[used] = np.arange(len(used))
+    return place[combined], list(labels)
 
 
 class SortedCoder:
@@ -54,21 +87,24 @@ class SortedCoder:
 
     def add(self, array: ArrowArray) -> None:
         """Take in some texts; none may be null."""
-        self._chunks.append(coded(array))
+        array = coded(array)
+        codes = np.array(
+            array.indices, dtype=np.int32
+        )  # a copy: others' columns are not kept alive
+        self._chunks.append(pa.DictionaryArray.from_arrays(codes, array.dictionary))
 
-    def finish(self) -> tuple[ArrowArray, npt.NDArray[np.int32]]:
-        """The different texts in order (by code point, as Python sorts), and each text's place."""
+    def finish(self) -> tuple[ArrowArray, Iterator[npt.NDArray[np.int32]]]:
+        """The different texts in order (by code point, as Python sorts).
+
+        And, for each array taken in, in turn, the place of each of its texts.
+        """
         whole: Any = pa.chunked_array(self._chunks, self._kind)
         self._chunks = []
         whole = whole.unify_dictionaries()
-        if not len(whole):
-            return pa.array([], pa.string()), np.empty(0, np.int32)
+        if not whole.num_chunks:
+            return pa.array([], pa.string()), iter(())
         texts = whole.chunk(0).dictionary
         order = pc.array_sort_indices(texts)
         places = np.empty(len(texts), dtype=np.int32)
         places[order.to_numpy()] = np.arange(len(texts), dtype=np.int32)
-        found, start = np.empty(len(whole), dtype=np.int32), 0
-        for chunk in whole.chunks:
-            found[start : start + len(chunk)] = places[chunk.indices.to_numpy()]
-            start += len(chunk)
-        return texts.take(order), found
+        return texts.take(order), (places[chunk.indices.to_numpy()] for chunk in whole.chunks)

@@ -19,18 +19,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from specdecode.errors import EvidenceError
-from specdecode.measurement.encoding import Encoder
+from specdecode.measurement.encoding import Encoder, LabelHashes
 from specdecode.measurement.records import RECORD_SCHEMA, Record, to_table
-from specdecode.measurement.source import BATCH_ROWS, Source
+from specdecode.measurement.source import Source
 from specdecode.measurement.validity import Validity
 
 HASH_BYTES = 32
 HashArray = npt.NDArray[np.uint8]
 
+_RECORDS = 1024  # made into a table at a time
 _DOMAIN = b"specdecode.rows/2\n"
 _SHIFT = 5
 _PARTS = 256 >> _SHIFT
-_MOST_BYTES = 128 << 20  # of a batch that is hashed in one go
+_MOST_ROWS, _MOST_BYTES = 1 << 14, 128 << 20  # that are hashed in one go, while in the cache
 
 
 class FaultyRowError(EvidenceError):
@@ -79,18 +80,42 @@ def hashes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     Raises:
         FaultyRowError: the first row that is not valid.
     """
-    encoder, validity, done = Encoder(), Validity(), 0
-    for whole in batches:
-        for batch in _bounded(whole):
-            if (fault := validity.fault(batch)) is not None:
-                raise FaultyRowError(done + fault[0], fault[1])
-            yield hash_rows(batch, encoder)
-            done += batch.num_rows
+    hasher, done = Hasher(), 0
+    for batch in batches:
+        yield hasher.of(batch, done)
+        done += batch.num_rows
 
 
-def hash_rows(batch: pa.RecordBatch, encoder: Encoder) -> bytes:
+class Hasher:
+    """Hashes rows batch by batch, but only valid ones."""
+
+    def __init__(self) -> None:
+        self._encoder, self._validity = Encoder(), Validity()
+
+    def of(self, batch: pa.RecordBatch, first: int = 0) -> bytes:
+        """The hashes of the rows of a batch, whose first row has this number.
+
+        Raises:
+            FaultyRowError: the first row that is not valid.
+        """
+        try:  # once for all parts
+            labels = self._encoder.labels(batch)
+        except (EvidenceError, ValueError):
+            labels = None  # something is wrong in one of the parts, which will tell in its turn
+        found = []
+        for start, part in _parts(batch):
+            if (fault := self._validity.fault(part)) is not None:
+                raise FaultyRowError(first + start + fault[0], fault[1])
+            own = labels and [hashes[start : start + part.num_rows] for hashes in labels]
+            found.append(hash_rows(part, self._encoder, own))
+        return b"".join(found)
+
+
+def hash_rows(
+    batch: pa.RecordBatch, encoder: Encoder, labels: Sequence[LabelHashes] | None = None
+) -> bytes:
     """SHA-256 of each row, one after another."""
-    data, where = encoder.encode(batch)
+    data, where = encoder.encode(batch, labels)
     sha256 = hashlib.sha256
     return b"".join([sha256(data[start:end]).digest() for start, end in pairwise(where)])
 
@@ -153,14 +178,22 @@ def _sorted(hashes: HashArray) -> HashArray:
 
 def _tables(records: Iterable[Record]) -> Iterator[pa.Table]:
     left = iter(records)
-    while some := list(islice(left, BATCH_ROWS // 16)):
+    while some := list(islice(left, _RECORDS)):
         yield to_table(some)
 
 
-def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows in parts that are hashed in one go, and where each starts."""
+    small = batch.nbytes <= _MOST_BYTES
+    for start in range(0, batch.num_rows, _MOST_ROWS):
+        part = batch.slice(start, _MOST_ROWS)
+        yield from [(start, part)] if small else _halved(part, start)
+
+
+def _halved(batch: pa.RecordBatch, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     if batch.nbytes <= _MOST_BYTES or batch.num_rows < 2:
-        yield batch
+        yield start, batch
         return
     half = batch.num_rows // 2
-    yield from _bounded(batch.slice(0, half))
-    yield from _bounded(batch.slice(half))
+    yield from _halved(batch.slice(0, half), start)
+    yield from _halved(batch.slice(half), start + half)

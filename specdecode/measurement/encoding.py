@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,12 @@ from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import (
     MANY,
     ArrowArray,
-    coded,
-    counts,
     lengths,
     nulls,
     offsets,
     plain_text,
 )
+from specdecode.measurement.coding import Labels, combinations
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA
 
 _NESTED = [f.name for f in RECORD_SCHEMA if pa.types.is_string(f.type) or pa.types.is_list(f.type)]
@@ -43,49 +43,64 @@ _NUMBERS = [f.name for f in RECORD_SCHEMA if f.name not in _NESTED]
 _LONG = [name for name in _NESTED if name not in LABELS]
 _OF_PROMPT = ("category", "difficulty", "language")
 _GROUPS = (tuple(name for name in LABELS if name not in _OF_PROMPT), _OF_PROMPT)
+LabelHashes = npt.NDArray[np.void]
 _HASH = 32
-_MOST_COMBINED = 1 << 18
 _NULL = b"\xff" * 8
-_LABELS_AT = 8 + 8 * len(_NUMBERS)
-_SIZES_AT = _LABELS_AT + _HASH * len(_GROUPS)
-_WIDTH = _SIZES_AT + 4 * len(_LONG)
+
+
+def _layout() -> np.dtype[np.void]:
+    """What every row has, whatever is in it, byte for byte."""
+    reals = [f.name for f in RECORD_SCHEMA if pa.types.is_floating(f.type)]
+    return np.dtype(
+        [
+            ("null", "<u8"),
+            *((name, "<f8" if name in reals else "<i8") for name in _NUMBERS),
+            *((names[0], f"V{_HASH}") for names in _GROUPS),
+            *((name, "<i4") for name in _LONG),
+        ]
+    )
+
+
+_FIXED = _layout()
 
 
 class Encoder:
     """Rows to bytes, batch by batch."""
 
     def __init__(self) -> None:
-        self._hashes: dict[tuple[str | None, ...], bytes] = {}
+        self._hashes: dict[Labels, bytes] = {}
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[memoryview, list[int]]:
+    def encode(
+        self, batch: pa.RecordBatch, labels: Sequence[LabelHashes] | None = None
+    ) -> tuple[memoryview, list[int]]:
         """The rows' bytes one after another, and n + 1 offsets into them.
 
         Args:
             batch: valid rows with all columns of `RECORD_SCHEMA`.
+            labels: what `labels` gives for them, where it is there already.
 
         Raises:
             EvidenceError: sampling parameters that JSON cannot write.
         """
         n = batch.num_rows
-        row = np.zeros((n, _WIDTH), dtype=np.uint8)
-        missing = np.zeros(n, dtype="<u8")
-        for place, array in enumerate(batch.columns):
-            if array.null_count:
-                missing |= nulls(array).astype("<u8") << np.uint64(place)
-        row[:, :8] = _bytes(missing)
-        for place, name in enumerate(_NUMBERS, start=1):
-            row[:, 8 * place : 8 * place + 8] = _bytes(_number(batch.column(name)))
-        for place, names in enumerate(_GROUPS):
-            start = _LABELS_AT + _HASH * place
-            row[:, start : start + _HASH] = self._of_labels(batch, names)
+        rows = np.empty(n, _FIXED)
+        rows["null"] = _missing(batch)
+        for name in _NUMBERS:
+            rows[name] = _number(batch.column(name))
+        for names, hashes in zip(_GROUPS, labels or self.labels(batch), strict=True):
+            rows[names[0]] = hashes
         parts = []
-        for place, name in enumerate(_LONG):
-            part, sizes = as_bytes(plain_text(batch.column(name)))
-            start = _SIZES_AT + 4 * place
-            row[:, start : start + 4] = _bytes(sizes)
+        for name in _LONG:
+            array = batch.column(name)
+            if array.null_count == n:
+                rows[name] = -1
+                continue
+            part, sizes = as_bytes(plain_text(array))
+            rows[name] = sizes
             if (sizes > 0).any():
                 parts.append(part)
-        fixed = _binary(np.arange(0, _WIDTH * (n + 1), _WIDTH), row, None)
+        width = _FIXED.itemsize
+        fixed = _binary(np.arange(0, width * (n + 1), width), rows.view(np.uint8), None)
         joined = pc.binary_join_element_wise(
             fixed, *parts, pa.scalar(b"", pa.large_binary()),
             null_handling="replace", null_replacement="",
@@ -93,30 +108,21 @@ class Encoder:
         buffer = joined.buffers()[2]
         return memoryview(buffer if buffer is not None else b""), offsets(joined).tolist()
 
-    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> npt.NDArray[np.uint8]:
-        """Hash of some labels of each row, [n, 32]; computed once for each combination."""
-        combined, size, columns = np.zeros(batch.num_rows, dtype=np.int64), 1, []
-        for name in names:
-            column = coded(batch.column(name))
-            codes, texts = counts(column.indices) + 1, [None, *column.dictionary.to_pylist()]
-            columns.append((codes, texts))
-            combined = combined * len(texts) + codes
-            size *= len(texts)
-            if size > _MOST_COMBINED:
-                found, combined = np.unique(combined, return_inverse=True)
-                size = len(found)
-        row_of = np.full(size, -1, dtype=np.int64)
-        row_of[combined] = np.arange(batch.num_rows)
-        used = np.flatnonzero(row_of >= 0)
-        labels = zip(
-            *([texts[code] for code in codes[row_of[used]].tolist()] for codes, texts in columns),
-            strict=True,
-        )
-        table = np.frombuffer(b"".join(self._hash(names, of) for of in labels), np.uint8)
-        row_of[used] = np.arange(len(used))
-        return table.reshape(-1, _HASH)[row_of[combined]]
+    def labels(self, batch: pa.RecordBatch) -> list[LabelHashes]:
+        """Hashes of the labels of each row, [n] for each of `_GROUPS`.
 
-    def _hash(self, names: tuple[str, ...], labels: tuple[str | None, ...]) -> bytes:
+        Raises:
+            EvidenceError: sampling parameters that JSON cannot write.
+        """
+        return [self._of_labels(batch, names) for names in _GROUPS]
+
+    def _of_labels(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> LabelHashes:
+        """Computed once for each combination."""
+        which, found = combinations([batch.column(name) for name in names])
+        hashes = b"".join(self._hash(names, labels) for labels in found)
+        return np.frombuffer(hashes, f"V{_HASH}")[which]
+
+    def _hash(self, names: tuple[str, ...], labels: Labels) -> bytes:
         found = self._hashes.get(labels)
         if found is None:
             digest = hashlib.sha256()
@@ -140,6 +146,20 @@ def _canonical(sampling: str) -> str:
             f"sampling {sampling!r} is not JSON that can be kept: {error}"
         ) from error
     return text
+
+
+def _missing(batch: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """Bit i of each row: whether column i is null."""
+    everywhere = sum(
+        1 << place
+        for place, array in enumerate(batch.columns)
+        if array.null_count == batch.num_rows
+    )
+    missing = np.full(batch.num_rows, everywhere, dtype="<u8")
+    for place, array in enumerate(batch.columns):
+        if 0 < array.null_count < batch.num_rows:
+            missing |= nulls(array).astype("<u8") << np.uint64(place)
+    return missing
 
 
 def _number(array: ArrowArray) -> npt.NDArray[np.generic]:
@@ -176,8 +196,3 @@ def _binary(
         pa.py_buffer(b"" if data is None else data),
     ]
     return pa.Array.from_buffers(pa.large_binary(), len(found) - 1, buffers)
-
-
-def _bytes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """[n] numbers as [n, width] bytes."""
-    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)

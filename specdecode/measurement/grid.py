@@ -30,11 +30,16 @@ class Column:
 
     def put(self, cells: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
         """Set some cells; missing values are NaN (of seconds and scores) or -1 (of counts)."""
-        while self._kinds and not np.array_equal(
-            values.astype(self._values.dtype), values, equal_nan=self._missing != self._missing
-        ):
+        while self._kinds and not self._holds(values):
             self._values = self._values.astype(self._kinds.pop(0))
         self._values[cells] = values
+
+    def _holds(self, values: npt.NDArray[Any]) -> bool:
+        """Whether these values stay what they are in the type of the column."""
+        kind = self._values.dtype
+        return np.can_cast(values.dtype, kind) or np.array_equal(
+            values.astype(kind), values, equal_nan=self._missing != self._missing
+        )
 
     def stored(self, cells: Any) -> npt.NDArray[Any]:
         """Some cells as they are held."""
@@ -44,9 +49,9 @@ class Column:
     def at(self, shape: tuple[int, ...], place: Any) -> FloatArray:
         """Part of the column, seen in a shape, as float64; missing is NaN."""
         found = self._values.reshape(shape)[place]
-        floats: FloatArray = found.astype(np.float64)
-        if self._missing == self._missing:
-            floats[found == self._missing] = np.nan
+        floats: FloatArray = found.astype(np.float64, copy=False)
+        if self._missing == self._missing and (gone := found == self._missing).any():
+            floats[gone] = np.nan  # of a copy, for counts are held as whole numbers
         return floats
 
 
@@ -154,7 +159,10 @@ class Pairs:
     @property
     def prompts(self) -> int:
         """Different prompts among the pairs."""
-        return int(self._chosen.any(axis=1).sum())
+        some = np.zeros(len(self._chosen), np.bool_)
+        for column in self._chosen.T:  # few and long: much faster than `any` of each row
+            some |= column
+        return int(np.count_nonzero(some))
 
     def within(self, by: str, value: str) -> Pairs:
         """Only the pairs of one stratum."""
@@ -180,7 +188,7 @@ class Pairs:
             found = self._numbers(metric)[1]
         else:
             there, found = self._whole._numbers(metric)
-            chosen = self._chosen[there]
+            chosen = np.flatnonzero(_kept(self._chosen, there))
             found = Sample(found.prompts[chosen], tuple(part[chosen] for part in found.parts))
         return _by_value(found) if ordered_by_value and self._chosen.shape[1] > 2 else found
 
@@ -195,15 +203,20 @@ class Pairs:
                 parts += [top, bottom]
             del top, bottom
             for place in range(len(parts)):  # one by one: whole columns are large
-                parts[place] = parts[place][there]
+                parts[place] = _kept(parts[place], there)
             self._read = metric.name, there, Sample(_prompts(there), tuple(parts))
         return self._read[1:]
+
+
+def _kept(values: npt.NDArray[Any], there: BoolArray) -> npt.NDArray[Any]:
+    """The values of requests that are there, [n]; most often all are."""
+    return np.ascontiguousarray(values).ravel() if there.all() else values[there]
 
 
 def _prompts(there: BoolArray) -> npt.NDArray[np.int32]:
     """Prompt of each request that is there."""
     every = np.repeat(np.arange(len(there), dtype=np.int32), there.shape[1])
-    return every[there.ravel()]
+    return _kept(every.reshape(there.shape), there)
 
 
 def _by_value(sample: Sample) -> Sample:

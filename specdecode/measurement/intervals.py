@@ -1,9 +1,12 @@
-"""Metrics between arms with intervals, resampling whole prompts.
+"""Metrics between arms with intervals over whole prompts.
 
-A speed ratio is a ratio of two pooled metrics, each itself Σ numerator / Σ denominator. Resampling
-prompts keeps all that one prompt contributed together (both arms, every sampling setting), so
-neither the pairing nor the correlation of a prompt's tokens is lost. Fewer than two prompts give
-no interval: None.
+A speed ratio is a ratio of two pooled metrics, each itself Σ numerator / Σ denominator. A prompt
+counts as one, with all that it contributed (both arms, every sampling setting), so neither the
+pairing nor the correlation of a prompt's tokens is lost. Fewer than two prompts give no interval.
+
+* means and ratios of sums: Student's t by leaving out prompts (`statistics.jackknife`)
+* differences of scores, which are bounded: betting (`statistics.betting_interval`)
+* ratios of quantiles: bootstrap (`statistics.bootstrap`); they raise alarms and show nothing
 
 Requests come as records or, where there are many, as cells of a grid; the intervals are the same.
 """
@@ -21,13 +24,9 @@ from specdecode.measurement.grid import Pairs, Requests
 from specdecode.measurement.metrics import Metric
 from specdecode.measurement.pairing import Pairing
 from specdecode.measurement.records import Record
-from specdecode.statistics.bootstrap import (
-    Interval,
-    paired_difference_interval,
-    paired_quantile_ratio_interval,
-    paired_ratio_interval,
-    paired_ratio_of_ratios_interval,
-)
+from specdecode.statistics import betting_interval, jackknife
+from specdecode.statistics.bootstrap import paired_quantile_ratio_interval
+from specdecode.statistics.interval import Interval
 
 RESAMPLES = 2000
 
@@ -36,7 +35,7 @@ Keyed = tuple[str, tuple[float, ...]]
 
 
 def metric_interval(
-    metric: Metric, requests: Sequence[Record] | Requests, *, level: float, seed: int
+    metric: Metric, requests: Sequence[Record] | Requests, *, level: float
 ) -> Interval | None:
     """Pooled metric of one arm with an interval over prompts."""
     prompts: Prompts
@@ -45,30 +44,21 @@ def metric_interval(
         prompts, parts = sample.prompts, sample.parts
     else:
         found = [(r.prompt_id, p) for r in requests if (p := metric.parts(r)) is not None]
-        # The draws follow the order of the rows; the result must not.
+        # Sums follow the order of the rows in their last bit; the result must not.
         prompts, parts = _columns(sorted(found), 2)
-    return paired_ratio_interval(
-        parts[0], parts[1], clusters=prompts, level=level, resamples=RESAMPLES, seed=seed
-    )
+    return jackknife.ratio_interval(parts[0], parts[1], clusters=prompts, level=level)
 
 
-def ratio_interval(
-    metric: Metric, pairing: Pairing | Pairs, *, level: float, seed: int
-) -> Interval | None:
+def ratio_interval(metric: Metric, pairing: Pairing | Pairs, *, level: float) -> Interval | None:
     """Pooled metric of the arm / pooled metric of the baseline, over pairs where both have it.
 
     Returns:
         The interval, `n` prompts in it; None with fewer than two prompts, or when the baseline's
-        metric is zero in some resample.
+        metric is zero without some prompt.
     """
     prompts, parts = _paired_parts(metric, pairing, ordered_by_value=True)
-    return paired_ratio_of_ratios_interval(
-        (parts[0], parts[1]),
-        (parts[2], parts[3]),
-        clusters=prompts,
-        level=level,
-        resamples=RESAMPLES,
-        seed=seed,
+    return jackknife.ratio_of_ratios_interval(
+        (parts[0], parts[1]), (parts[2], parts[3]), clusters=prompts, level=level
     )
 
 
@@ -88,10 +78,17 @@ def quantile_ratio_interval(
 def difference_interval(
     metric: Metric, pairing: Pairing | Pairs, *, level: float, seed: int
 ) -> Interval | None:
-    """Mean over pairs of (arm − baseline), pairs where both have the metric."""
+    """Mean over prompts of (arm − baseline), from pairs where both have the metric.
+
+    Args:
+        metric: with values from 0 to 1.
+        pairing: of the arm with the baseline.
+        level: coverage.
+        seed: of the order in which prompts are bet on.
+    """
     clusters, arms, bases = _paired_values(metric, pairing)
-    return paired_difference_interval(
-        arms, bases, clusters=clusters, level=level, resamples=RESAMPLES, seed=seed
+    return betting_interval.difference_interval(
+        arms, bases, clusters=clusters, level=level, seed=seed
     )
 
 

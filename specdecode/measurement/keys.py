@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import (
     ArrowArray,
     BoolArray,
     IntArray,
-    plain_text,
     taken,
     texts,
 )
 from specdecode.measurement.coding import Coder, SortedCoder
+from specdecode.measurement.consistency import read_settings
 from specdecode.measurement.source import Source
+from specdecode.measurement.two_readers import Rows as ReadRows
 
 Rows = npt.NDArray[np.integer[Any]]
 SHOWN = 5
@@ -124,42 +125,45 @@ class Keys:
         return found if found.any() else None
 
 
-def read_keys(source: Source, arms: Sequence[str], settings: Sequence[str]) -> Keys:
-    """Read what identifies each row.
+def read_keys(rows: ReadRows, arms: Sequence[str], settings: Sequence[str]) -> Keys:
+    """Which row is which.
 
     Args:
-        source: valid rows.
+        rows: as they were read.
         arms: arms that have a place whether or not they have rows.
         settings: the same for sampling settings.
+
+    Raises:
+        EvidenceError: rows are missing, which must not go unseen.
     """
     prompt_of, arm_of, text_of, name_of = SortedCoder(), Coder(arms), Coder(), Coder(settings)
     names: list[int] = []  # of each sampling text, the number of its name
-    arm_codes, setting_codes, plain = [], [], True
-    for batch in source.batches(["prompt_id", "arm", "sampling", "request_id"]):
+    places, arm_codes, setting_codes, plain = [], [], [], True
+    for first, plain_ids, batch in rows.extracts():
+        places.append(slice(first, first + batch.num_rows))
         prompt_of.add(batch.column("prompt_id"))
         arm_codes.append(_small(arm_of.codes(batch.column("arm"))))
         written = text_of.codes(batch.column("sampling"))
-        fresh = [str(json.loads(text)["name"]) for text in text_of.values[len(names) :]]
+        fresh = [read_settings(text).name for text in text_of.values[len(names) :]]
         names += name_of.codes(texts(fresh)).tolist()
-        own = np.array(names, dtype=np.int64)[written]
-        setting_codes.append(_small(own))
-        if plain:
-            plain = _ids_are_plain(batch, taken(texts(name_of.values), own))
-    prompts, prompt = prompt_of.finish()
+        setting_codes.append(_small(np.array(names, dtype=np.int64)[written]))
+        plain &= plain_ids
+    found = sum(len(codes) for codes in arm_codes)
+    if found != rows.source.rows:
+        raise EvidenceError(f"{found} rows were kept where {rows.source.rows} were announced")
+    prompts, prompt_codes = prompt_of.finish()
     sorted_arms, arm_place = arm_of.sorted()
     sorted_settings, setting_place = name_of.sorted()
     size = len(prompts) * len(sorted_settings) * len(sorted_arms)
     kind: type[np.integer[Any]] = np.int32 if size < 2**31 else np.int64
-    cell: Rows = prompt.astype(kind)
-    del prompt
-    start = 0
-    for arm, setting in zip(arm_codes, setting_codes, strict=True):
-        here = slice(start, start + len(arm))
-        request = cell[here].astype(np.int64) * len(sorted_settings) + setting_place[setting]
+    cell: Rows = np.empty(rows.source.rows, kind)
+    for here, prompt, arm, setting in zip(
+        places, prompt_codes, arm_codes, setting_codes, strict=True
+    ):
+        request = prompt.astype(np.int64) * len(sorted_settings) + setting_place[setting]
         cell[here] = request * len(sorted_arms) + arm_place[arm]
-        start += len(arm)
     plain = plain and not any("/" in name for name in (*sorted_arms, *sorted_settings))
-    return Keys(source, prompts, sorted_settings, sorted_arms, cell, plain)
+    return Keys(rows.source, prompts, sorted_settings, sorted_arms, cell, plain)
 
 
 def repeated_ids(keys: Keys) -> Shown:
@@ -189,12 +193,6 @@ def _shown(*parts: ArrowArray) -> Shown:
     names = pc.binary_join_element_wise(*parts, "/") if len(parts) > 1 else parts[0]
     first = pc.select_k_unstable(names, k=SHOWN, sort_keys=[("", "ascending")])
     return Shown(names.take(first).to_pylist(), len(names))
-
-
-def _ids_are_plain(batch: pa.RecordBatch, settings: ArrowArray) -> bool:
-    parts = [batch.column("prompt_id"), settings, plain_text(batch.column("arm"))]
-    wanted = pc.binary_join_element_wise(*parts, "/")
-    return bool(pc.all(pc.equal(wanted, batch.column("request_id")), min_count=0).as_py())
 
 
 def _small(codes: IntArray) -> Rows:

@@ -8,8 +8,6 @@ be read as a measurement.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from specdecode.durable import written_whole
 from specdecode.errors import EvidenceError
 
 SCHEMA_NAME = "specdecode.records/1"
@@ -241,19 +240,8 @@ def write_parquet(records: Iterable[Record] | pa.Table, path: Path | str) -> Non
     path = Path(path)
     table = checked(records, path) if isinstance(records, pa.Table) else to_table(records)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(0o644)  # mkstemp made it private; evidence is for everyone
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with written_whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def read_parquet(path: Path | str) -> pa.Table:
@@ -341,15 +329,6 @@ def checked(table: pa.Table, where: Path | str = "rows") -> pa.Table:
         if not field.nullable and column.null_count:
             raise EvidenceError(f"{where}: column {field.name} has {column.null_count} nulls")
     return pa.Table.from_arrays(columns, schema=RECORD_SCHEMA)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename or unlink in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -20,15 +20,15 @@ from specdecode.errors import EvidenceError
 from specdecode.measurement.arrays import taken
 from specdecode.measurement.records import LABELS, RECORD_SCHEMA, checked
 
-BATCH_ROWS = 1 << 14
-_BATCH_BYTES = 32 << 20
+BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 16 << 20
 
 
 class Piece(NamedTuple):
-    """A row group of a file: the least that is read on its own."""
+    """A row group of a file: the least that is read on its own; None where a file has none."""
 
     file: int
-    group: int
+    group: int | None
     rows: int
 
 
@@ -81,27 +81,28 @@ class ParquetSource(Source):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        self.files = self._found()
         if not self.files or not all(file.is_file() for file in self.files):
             raise EvidenceError(f"{path}: there are no parquet files; run the measure stage first")
-        self._seen = self._identity()
+        self._seen = self.identity()
         self.pieces: list[Piece] = []
         for number, file in enumerate(self.files):
             meta = _open(file).metadata
-            self.pieces += [
-                Piece(number, group, meta.row_group(group).num_rows)
-                for group in range(meta.num_row_groups)
-            ]
+            sizes = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+            self.pieces += [Piece(number, group, rows) for group, rows in enumerate(sizes)]
+            if not sizes:  # its columns are to be checked all the same
+                self.pieces.append(Piece(number, None, 0))
         self.rows = sum(piece.rows for piece in self.pieces)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `Source`."""
         yield from _ahead(self.batches_of(self.pieces, columns))
+        pa.default_memory_pool().release_unused()
         self.must_be_unchanged()
 
     def must_be_unchanged(self) -> None:
         """Raise EvidenceError if a file is no longer what was opened."""
-        if self._identity() != self._seen:
+        if self._found() != self.files or self.identity() != self._seen:
             raise EvidenceError(f"{self.path}: the rows changed while they were read")
 
     def batches_of(
@@ -110,20 +111,27 @@ class ParquetSource(Source):
         """The same of some pieces only."""
         for number, file in enumerate(self.files):
             groups = [piece.group for piece in pieces if piece.file == number]
+            if not groups:
+                continue
             opened = _open(file)
             names = _names(opened.schema_arrow, columns, file)
             size = _batch_rows(opened.metadata)
             try:
                 for group in groups:  # one by one: a reader keeps what it has read of its groups
+                    if group is None:
+                        continue
                     for batch in opened.iter_batches(size, row_groups=[group], columns=names):
                         yield _fitted(batch, columns, file)
-                    pa.default_memory_pool().release_unused()
             except (pa.ArrowException, OSError) as error:
                 raise EvidenceError(_unreadable(file, error)) from error
 
-    def _identity(self) -> list[tuple[int, int, int]]:
+    def identity(self) -> list[list[int]]:
+        """What tells the files from others: inode, size, time of the last change."""
         stats = [file.stat() for file in self.files]
-        return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+        return [[stat.st_ino, stat.st_size, stat.st_mtime_ns] for stat in stats]
+
+    def _found(self) -> list[Path]:
+        return sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,16 @@ Measuring again would not repair a lost row: timings cannot be taken twice.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from specdecode.errors import EvidenceError, UserError
-from specdecode.measurement.records import Record, RowKey, sync_folder, write_parquet
+from specdecode.durable import sync_folder
+from specdecode.errors import EvidenceError
+from specdecode.measurement.lock import FileLock
+from specdecode.measurement.records import Record, RowKey, write_parquet
 
 SPOOL_SCHEMA = "specdecode.spool/1"
 
@@ -42,7 +43,10 @@ class RowSpool:
         self.manifest_sha256 = manifest_sha256
         self.path = self.folder / "rows.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.folder / "rows.lock")
+        self._lock = FileLock(
+            lock := self.folder / "rows.lock",
+            f"{lock}: another process is measuring into this folder; wait for it or stop it",
+        )
         self._file = -1
         try:
             self._open()
@@ -157,9 +161,7 @@ class RowSpool:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-        if self._lock >= 0:
-            os.close(self._lock)  # the lock goes with its file; the empty file stays
-            self._lock = -1
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -171,18 +173,3 @@ class RowSpool:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _lock(path: Path) -> int:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise UserError(
-            f"{path}: another process is measuring into this folder; wait for it or stop it"
-        ) from error
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle

@@ -27,7 +27,7 @@ from specdecode.measurement.metrics import (
 )
 from specdecode.measurement.pairing import Pairing, pair
 from specdecode.measurement.records import Record, to_records
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 METRICS_SCHEMA = "specdecode.metrics/1"
 STRATA = ("category", "language", "difficulty")
@@ -49,7 +49,7 @@ def summarise(
     Args:
         table: rows with `RECORD_SCHEMA`; their order does not matter.
         baseline_arm: what the others are compared with.
-        seed: of the bootstrap; the same rows and seed give the same document.
+        seed: of what intervals draw; the same rows and seed give the same document.
         level: two-sided level of all intervals.
 
     Returns:
@@ -113,7 +113,7 @@ def _scope(
         "by": by,
         "value": value,
         "prompts": len({r.prompt_id for r in records}),
-        "arms": {arm: _arm([r for r in records if r.arm == arm], level, seed) for arm in arms},
+        "arms": {arm: _arm([r for r in records if r.arm == arm], level) for arm in arms},
         "comparisons": {
             arm: _comparison(pair(records, arm, arms[0]), level, seed, tails=tails)
             for arm in arms[1:]
@@ -121,7 +121,7 @@ def _scope(
     }
 
 
-def _arm(records: Sequence[Record], level: float, seed: int) -> Json:
+def _arm(records: Sequence[Record], level: float) -> Json:
     metrics: Json = {}
     for name, metric in METRICS.items():
         summary = summarise_metric(metric, records)
@@ -131,7 +131,7 @@ def _arm(records: Sequence[Record], level: float, seed: int) -> Json:
             "request_mean": summary.request_mean,
             **summary.quantiles,
         }
-    length = metric_interval(METRICS["mean_acceptance_length"], records, level=level, seed=seed)
+    length = metric_interval(METRICS["mean_acceptance_length"], records, level=level)
     return {
         "requests": len(records),
         "errors": sum(r.error is not None for r in records),
@@ -154,7 +154,7 @@ def _arm(records: Sequence[Record], level: float, seed: int) -> Json:
 def _comparison(pairing: Pairing, level: float, seed: int, *, tails: bool) -> Json:
     result: Json = {"pairs": len(pairing.pairs), "unpaired": len(pairing.unpaired)}
     for name, metric in RATIOS.items():
-        result[name] = _interval(ratio_interval(METRICS[metric], pairing, level=level, seed=seed))
+        result[name] = _interval(ratio_interval(METRICS[metric], pairing, level=level))
     result["quality_difference"] = _interval(
         difference_interval(METRICS["quality"], pairing, level=level, seed=seed)
     )
@@ -195,26 +195,3 @@ def _headline(overall: Json) -> Json:
                 "speed_ratio_high": speed["high"],
             }
     return headline
-
-
-def position_rows(summary: Json) -> list[Json]:
-    """Flat rows for a plot: acceptance by arm, sampling setting ('all' for both) and position."""
-    return [
-        {"arm": arm, "sampling": scope["value"] or "all", **position}
-        for scope in summary["scopes"]
-        if scope["by"] in ("overall", "sampling")
-        for arm, found in scope["arms"].items()
-        for position in found["acceptance_by_position"]
-    ]
-
-
-def speed_rows(summary: Json) -> list[Json]:
-    """Flat rows for a plot: speed ratio to the baseline by arm and stratum.
-
-    A stratum with too little data has null numbers and n 0; it is not left out.
-    """
-    return [
-        {"by": scope["by"], "value": scope["value"] or "all", "arm": arm, **found["speed_ratio"]}
-        for scope in summary["scopes"]
-        for arm, found in scope["comparisons"].items()
-    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdecode.errors import ModelNotFoundError
-from specdecode.models.source import DRAFT_VOCABULARY, resolve_source
+from specdecode.models.source import DRAFT_VOCABULARY, MODEL_FILE_PATTERNS, resolve_source
 
 _TOKENIZER_PREFIXES = (
     "tokenizer",
@@ -66,6 +66,12 @@ def fingerprint_folder(folder: Path | str) -> Fingerprint:
         chat_template=hashlib.sha256(_chat_template(source.path).encode()).hexdigest(),
         config=_digest(config),
     )
+
+
+def tokenizer_sha256(folder: Path | str) -> str:
+    """The tokenizer's part of `fingerprint_folder`, for a folder that may lack weights."""
+    known = {f for pattern in MODEL_FILE_PATTERNS for f in Path(folder).glob(pattern)}
+    return _digest([f for f in known if f.name.startswith(_TOKENIZER_PREFIXES)])
 
 
 def _digest(files: list[Path]) -> str:

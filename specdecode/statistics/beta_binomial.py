@@ -35,6 +35,8 @@ from specdecode.statistics.sequential import (
     SequentialTest,
     Side,
     check_inside,
+    check_side,
+    indicator_values,
     one_dimensional,
     sequential_test,
 )
@@ -87,6 +89,7 @@ def log_e_one_sided(
         float: log E_t^+(p0); minus infinity where the evidence is too small for a double.
     """
     check_inside("p0", p0)
+    check_side(side)
     _check_prior(prior)
     won, seen = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     if side == "less":
@@ -191,14 +194,10 @@ def _lower_bounds(won: FloatArray, seen: FloatArray, alpha: float, prior: Prior)
 
 def _running(indicators: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Successes and trials after each indicator, float [t]."""
-    data = one_dimensional(indicators)
-    bad = (data != 0) & (data != 1)  # also catches NaN
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ConfigError(f"indicator {row} is {data[row]}, neither 0 nor 1")
+    data = indicator_values(indicators)
     return np.cumsum(data), np.arange(1, len(data) + 1, dtype=np.float64)
 
 
 def _check_prior(prior: Prior) -> None:
-    if not min(prior) > 0:
+    if not all(0 < parameter < math.inf for parameter in prior):  # NaN is not either
         raise ConfigError(f"the beta mixture needs two positive parameters, not {prior}")

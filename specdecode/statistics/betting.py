@@ -18,8 +18,8 @@ better and better, and exactly at the end. Before value i, a mean of m leaves fo
 which takes the place of m above. A mean that would need m_i outside [0, 1] is impossible and is
 rejected outright.
 
-For decisions that look again with every request, such as on shadow or canary traffic. A run
-measured offline is looked at once and is judged by `bootstrap`.
+For decisions that look again with every request, such as on shadow or canary traffic. For one look
+at a number of values that was fixed before, `betting_interval` bets more boldly.
 
 Source: I. Waudby-Smith and A. Ramdas, "Estimating means of bounded random variables by betting",
 JRSS-B 86 (2024), arXiv 2010.09686, sections 3 to 5.
@@ -36,18 +36,19 @@ import numpy.typing as npt
 
 from specdecode.errors import ConfigError
 from specdecode.statistics.plug_in import PlugIn
+from specdecode.statistics.root import TOLERANCE, last_reached
 from specdecode.statistics.sequential import (
     ConfidenceSequence,
     FloatArray,
     SequentialTest,
     Side,
     check_inside,
+    check_side,
+    check_within,
     one_dimensional,
     sequential_test,
     unit_values,
 )
-
-BettingTest = SequentialTest  # its former name
 
 # The share of the wealth that may be lost in one step. Below 1, so that the wealth never hits 0.
 DEFAULT_CAP = 0.5
@@ -55,8 +56,6 @@ DEFAULT_CAP = 0.5
 _LARGEST_BET = 1e6
 # Sums are rounded: a mean is called impossible only if it is so by more than this.
 _ROUNDING = 1e-9
-# Ends of a confidence sequence are known to this accuracy, and rounded outwards.
-_TOLERANCE = 1e-11
 # Factors multiplied before a logarithm is taken; (1 + _LARGEST_BET)^16 is far from overflow.
 _CHUNK = 16
 
@@ -98,13 +97,14 @@ def log_increments(
         float [..., t]. With `population`, infinite from where the values seen already rule out H0.
 
     Raises:
-        ConfigError: a value, m, alpha or cap is out of range, or there are more values than N.
+        ConfigError: a value, m, alpha or cap is out of range, there is no such side, or there are
+            more values than N.
     """
     data = unit_values(values)
     check_inside("alpha", alpha)
     check_inside("cap", cap)
-    if not 0 <= m <= 1:
-        raise ConfigError(f"the tested mean must lie in [0, 1], not {m}")
+    check_within("the tested mean", m)
+    check_side(side)
     if side == "less":  # betting on a small mean of X is betting on a large mean of 1 - X
         data, m = 1 - data, 1 - m
     slopes, offsets = _remaining_mean(data, population)
@@ -134,6 +134,26 @@ def log_wealth(
             one_dimensional(values), m, side=side, alpha=alpha, cap=cap, population=population
         )
     )
+
+
+def log_wealth_by_mean(
+    values: npt.ArrayLike, *, alpha: float = 0.05, cap: float = DEFAULT_CAP
+) -> Callable[[float], FloatArray]:
+    """`log_wealth` of side "greater" as a function of m: the uncapped bets are computed once.
+
+    Args:
+        values: [t], in [0, 1], in the order in which they were seen.
+        alpha: level the bets are tuned for.
+        cap: largest share of wealth at risk in a step, inside (0, 1).
+
+    Returns:
+        A function from m in [0, 1] to float [t].
+    """
+    data = unit_values(one_dimensional(values))
+    check_inside("alpha", alpha)
+    check_inside("cap", cap)
+    bets = predictable_bets(data, alpha)
+    return lambda m: np.cumsum(np.log1p(_stakes(data, bets, np.asarray(m, np.float64), cap)))
 
 
 def betting_test(
@@ -211,48 +231,10 @@ def _lower_bounds(
         surplus += math.log1p(float(_stakes(data[now], bets[now], mean, cap)[0]))
         if surplus >= 0:
             before = low
-            low, surplus = _root(partial(excess, t), low, surplus, step)
-            step = max(2 * (low - before), _TOLERANCE)
+            low, surplus = last_reached(partial(excess, t), low, surplus, step)
+            step = max(2 * (low - before), TOLERANCE)
         bounds[t - 1] = low
     return bounds
-
-
-def _root(
-    excess: Callable[[float], float], inside: float, above: float, step: float
-) -> tuple[float, float]:
-    """Where a function that does not increase falls below 0, between `inside` and 1.
-
-    Bracketing secant steps (Illinois rule: an end that stays twice has its value halved).
-
-    Args:
-        excess: the function; at 1 it is negative, for K^+ is at most 1 there.
-        inside: a place where it is not negative.
-        above: its value there.
-        step: first guess of the way to go.
-
-    Returns:
-        The place and the value there, which is not negative: rounding only widens the interval.
-    """
-    outside = min(1.0, inside + step)
-    while outside < 1 and (value := excess(outside)) >= 0:
-        inside, above, step = outside, value, 4 * step
-        outside = min(1.0, inside + step)
-    below = excess(outside)
-    left, right, kept = above, below, 0
-    while outside - inside > _TOLERANCE:
-        middle = inside + (outside - inside) * left / (left - right)
-        margin = min(_TOLERANCE, (outside - inside) / 4)
-        middle = min(max(middle, inside + margin), outside - margin)
-        value = excess(middle)
-        if value >= 0:
-            inside, above, left = middle, value, value
-            right = right / 2 if kept > 0 else right
-            kept = 1
-        else:
-            outside, right = middle, value
-            left = left / 2 if kept < 0 else left
-            kept = -1
-    return inside, above
 
 
 def _remaining_mean(data: FloatArray, population: int | None) -> tuple[FloatArray, FloatArray]:

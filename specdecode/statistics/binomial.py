@@ -5,7 +5,7 @@ from __future__ import annotations
 from scipy import stats
 
 from specdecode.errors import ConfigError
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 
 def proportion_interval(successes: int, n: int, *, level: float = 0.95) -> Interval | None:

@@ -35,6 +35,7 @@ from specdecode.statistics.sequential import (
     FloatArray,
     Side,
     check_inside,
+    check_side,
     one_dimensional,
     unit_values,
 )
@@ -72,6 +73,7 @@ class EDetector:
         stakes: tuple[float, ...] = STAKES,
     ) -> None:
         check_inside("m0", m0)
+        check_side(side)
         check_inside("average_run_length", average_run_length, low=1, high=math.inf)
         if not stakes:
             raise ConfigError("an e-detector needs at least one stake")
@@ -157,6 +159,7 @@ class Cusum:
         if not allowance >= 0:
             raise ConfigError(f"allowance must be at least 0, not {allowance}")
         check_inside("threshold", threshold, high=math.inf)
+        check_side(side)
         self.n = 0
         self.alarm_at: int | None = None
         self._mean, self._allowance, self._threshold = mean, allowance, threshold

@@ -22,7 +22,7 @@ import numpy as np
 
 from specdecode.errors import ConfigError
 from specdecode.statistics.betting import DEFAULT_CAP, betting_test
-from specdecode.statistics.bootstrap import partition
+from specdecode.statistics.clusters import partition
 from specdecode.statistics.sequential import FloatArray, SequentialTest
 
 Bounds = tuple[float, float]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -78,14 +78,41 @@ def unit_values(values: npt.ArrayLike) -> FloatArray:
         ConfigError: a value is missing (NaN) or outside [0, 1]; names the first one.
     """
     data = np.asarray(values, dtype=np.float64)
-    bad = ~((data >= 0) & (data <= 1))  # also catches NaN
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ConfigError(f"value {row} is {data.flat[row]}, outside the declared bounds [0, 1]")
+    outside = ~((data >= 0) & (data <= 1))  # also catches NaN
+    _refuse_first(outside, data, "value", "outside the declared bounds [0, 1]")
     return data
+
+
+def indicator_values(values: npt.ArrayLike) -> FloatArray:
+    """One stream of answers, 0 or 1, as float [t].
+
+    Raises:
+        ConfigError: a value is missing (NaN) or another number; names the first one.
+    """
+    data = one_dimensional(values)
+    _refuse_first((data != 0) & (data != 1), data, "indicator", "neither 0 nor 1")  # NaN too
+    return data
+
+
+def check_side(side: Side) -> None:
+    """Refuses a side that there is not: a word mistyped must not test the other one."""
+    if side not in get_args(Side):
+        raise ConfigError(f"side must be {' or '.join(get_args(Side))}, not {side!r}")
 
 
 def check_inside(name: str, number: float, low: float = 0.0, high: float = 1.0) -> None:
     """Refuses a setting outside the open interval (low, high)."""
     if not low < number < high:
         raise ConfigError(f"{name} must lie inside ({low:g}, {high:g}), not {number}")
+
+
+def check_within(name: str, number: float, low: float = 0.0, high: float = 1.0) -> None:
+    """Refuses a setting outside the closed interval [low, high]."""
+    if not low <= number <= high:
+        raise ConfigError(f"{name} must lie in [{low:g}, {high:g}], not {number}")
+
+
+def _refuse_first(bad: npt.NDArray[np.bool_], data: FloatArray, what: str, problem: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ConfigError(f"{what} {row} is {data.flat[row]}, {problem}")

@@ -32,8 +32,8 @@ from specdecode.errors import ConfigError
 from specdecode.statistics import beta_binomial, drift, quantiles, sample_ratio
 from specdecode.statistics.betting import log_increments
 from specdecode.statistics.binomial import proportion_interval
-from specdecode.statistics.bootstrap import Interval
 from specdecode.statistics.empirical_bernstein import EmpiricalBernstein
+from specdecode.statistics.interval import Interval
 from specdecode.statistics.sequential import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]

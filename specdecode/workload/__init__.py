@@ -3,11 +3,13 @@
 prompts.py       the Prompt and its JSONL files
 checkers/        does a reply answer its prompt?
 similarity.py    groups of near-duplicates
-split.py         development and confirmation halves
+split.py         development half and reserve
 compile.py       the table that is checked and measured
 sampling.py      named sampling settings and seeds
 schedule.py      what is measured, in which order
 offline.py       measure
+sse.py           streams of events, byte by byte
+engines/         what running servers tell: drafting, load, options
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specdecode.durable import written_whole
 from specdecode.errors import ConfigError, ModelNotFoundError, PromptFileError, PromptTooLongError
 from specdecode.workload.checkers import check
 from specdecode.workload.personal_data import personal_data
@@ -156,7 +157,7 @@ def compile_prompts(
         raise ConfigError(f"prompts: checkable_categories without any prompt: {', '.join(unknown)}")
     prompts = sorted(prompts, key=lambda p: p.prompt_id)
     token_ids = {p.prompt_id: encode(p, tokenizer) for p in prompts}
-    _refuse_too_long(token_ids, context_tokens, max_tokens)
+    refuse_too_long(token_ids, context_tokens, max_tokens)
 
     texts = {p.prompt_id: p.text for p in prompts}
     near = {"jaccard": near_duplicate_jaccard, "overlap": near_duplicate_overlap}
@@ -231,9 +232,19 @@ def leaks(
     return exact, overlap
 
 
-def _refuse_too_long(
+def refuse_too_long(
     token_ids: Mapping[str, list[int]], context_tokens: int, max_tokens: int
 ) -> None:
+    """Demand room for a reply behind every prompt.
+
+    Args:
+        token_ids: by prompt id, chat template included.
+        context_tokens: the target's context window.
+        max_tokens: the longest reply that will be asked for.
+
+    Raises:
+        PromptTooLongError: names the prompts that leave less room.
+    """
     room = context_tokens - max_tokens
     long = [name for name, ids in token_ids.items() if len(ids) > room]
     if long:
@@ -258,9 +269,8 @@ def write_prompts(table: pa.Table, path: Path | str) -> None:
     """Write the compiled table; the same prompts and settings give the same bytes."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    pq.write_table(table, partial, compression="zstd")
-    partial.replace(path)
+    with written_whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
 
 
 def read_prompts(path: Path | str) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +41,8 @@ def progress(
     Yields:
         A function to call after each step.
     """
-    console = console or Console(stderr=True)
+    # FORCE_COLOR makes no terminal of a pipe.
+    console = console or Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
     if console.is_terminal:
         with Progress(
             TextColumn("{task.description}"),

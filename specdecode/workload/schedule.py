@@ -95,14 +95,17 @@ def select_prompts(table: pa.Table, split: str, limit: int | None = None) -> pa.
 
     Args:
         table: compiled prompts.
-        split: "development" or "confirmation".
+        split: "development" or "reserve".
         limit: how many prompts at most; None for all.
 
     Raises:
         ConfigError: unknown split, a limit below 1, or a split without prompts.
     """
     if split not in SPLITS:
-        raise ConfigError(f"there is no split {split!r}; choose one of {', '.join(SPLITS)}")
+        renamed = "; 'confirmation' is called 'reserve' now" if split == "confirmation" else ""
+        raise ConfigError(
+            f"there is no split {split!r}; choose one of {', '.join(SPLITS)}{renamed}"
+        )
     if limit is not None and limit < 1:
         raise ConfigError(f"the number of prompts must be at least 1, found {limit}")
     chosen = table.filter(pc.field("split") == split).sort_by("order_index")

@@ -1,8 +1,12 @@
-"""Half development, half confirmation, by seeded hash within strata.
+"""Half development, half reserve, by seeded hash within strata.
+
+The reserve is what development runs do not decode: for a replication on other prompts. It stands
+in plain text beside the development half, so it confirms nothing; what confirms is locked in a
+vault (`specdecode.governance.vault`).
 
 Near-duplicates move as one, so that what was tuned on one half says nothing about the other.
 The result depends on the prompts and the seed only, not on file or line order. Adding prompts may
-move others: a confirmation set that must stay fixed has to be sealed, not recomputed.
+move others.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ from specdecode.errors import ConfigError
 from specdecode.workload.prompts import Prompt
 from specdecode.workload.similarity import clusters
 
-DEVELOPMENT, CONFIRMATION = "development", "confirmation"
-SPLITS = (DEVELOPMENT, CONFIRMATION)
+DEVELOPMENT, RESERVE = "development", "reserve"
+SPLITS = (DEVELOPMENT, RESERVE)
 
 
 def seeded_hash(*parts: object) -> int:
@@ -49,7 +53,7 @@ def assign_splits(
         overlap: see `similarity.clusters`.
 
     Returns:
-        Prompt id to "development" or "confirmation".
+        Prompt id to "development" or "reserve".
 
     Raises:
         ConfigError: when ids are not unique or a threshold lies outside (0, 1].
@@ -66,7 +70,7 @@ def assign_splits(
     ).items():
         groups[cluster].append(by_id[name])
 
-    lead: defaultdict[tuple[str, ...], int] = defaultdict(int)  # development minus confirmation
+    lead: defaultdict[tuple[str, ...], int] = defaultdict(int)  # development minus reserve
     assigned: dict[str, str] = {}
     order = sorted(groups, key=lambda c: (-len(groups[c]), seeded_hash(seed, "order", c)))
     for cluster in order:
@@ -75,7 +79,7 @@ def assign_splits(
         heads = seeded_hash(seed, "side", cluster) % 2 == 0
         development = heads if plus == minus else plus < minus
         for prompt in members:
-            assigned[prompt.prompt_id] = DEVELOPMENT if development else CONFIRMATION
+            assigned[prompt.prompt_id] = DEVELOPMENT if development else RESERVE
             for level in _levels(prompt):
                 for cell in level:
                     lead[cell] += 1 if development else -1

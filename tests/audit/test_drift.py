@@ -18,6 +18,7 @@ from specdecode.audit.drift import (
 from specdecode.audit.eprocess import EProcess
 from specdecode.audit.rows import read_rows
 from specdecode.audit.run import audit_with
+from specdecode.errors import NumericalError
 from tests.audit.toys import ToyScorer, tables, walk
 
 ALPHA = 0.01
@@ -195,3 +196,49 @@ def test_noise_that_could_hide_a_fault_leaves_the_audit_undecided():
 
     assert report.verdict == "undecided"
     assert "float32" in " ".join(report.reasons)
+
+
+class BrokenScorer(ToyScorer):
+    """One reading of the second row, at its fourth position, is not finite."""
+
+    def __init__(self, reading, value):
+        super().__init__(TARGET, DRAFT)
+        self._reading, self._value, self._read_alone = reading, value, 0
+
+    def _broken(self, logits):
+        logits = logits.clone()
+        logits[3, 5] = self._value
+        return logits
+
+    def target(self, pairs):
+        for index, logits in super().target(pairs):
+            yield index, self._broken(logits) if (self._reading, index) == ("many", 1) else logits
+
+    def draft(self, pairs):
+        for index, logits in super().draft(pairs):
+            yield index, self._broken(logits) if (self._reading, index) == ("draft", 1) else logits
+
+    def one_by_one(self, prompt, output):
+        logits = super().one_by_one(prompt, output)
+        self._read_alone += 1
+        return self._broken(logits) if (self._reading, self._read_alone) == ("one", 2) else logits
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    ("reading", "named"),
+    [("many", "the target gives"), ("one", "the target, read one token at a time, gives"),
+     ("draft", "the draft gives")],
+)  # fmt: skip
+def test_a_reading_that_is_not_finite_is_refused_and_its_row_named(reading, named, value):
+    scorer = BrokenScorer(reading, value)
+    rows = read_rows(rows_of(3), scorer).rows
+    with pytest.raises(NumericalError, match=f"^{rows[1].label}: {named}.*position 3"):
+        measure_drift(scorer, rows)
+
+
+def test_what_can_never_come_is_minus_infinity_in_every_reading_and_allowed():
+    drift = measure(BrokenScorer("one", -math.inf), rows_of(3))
+
+    assert drift.positions == 3 * SAMPLE_TOKENS
+    assert all(math.isfinite(value) for value in drift.measured.values())

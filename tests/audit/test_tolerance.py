@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 
 from specdecode.audit.rows import read_rows
 from specdecode.audit.tolerance import MARGIN, SAMPLE_ROWS, SAMPLE_TOKENS, measure_tolerance
+from specdecode.errors import NumericalError
 from tests.audit.toys import ToyScorer, tables
 
 
@@ -58,3 +61,21 @@ def test_tokens_far_below_the_best_do_not_widen_the_tolerance():
     found = measure_tolerance(scorer, read_rows(rows_of(2, 4), scorer).rows)
 
     assert found.gap == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_reading_that_is_not_finite_is_no_tolerance_of_zero(alone, value):
+    class Broken(ToyScorer):
+        def target(self, pairs):
+            for index, rows in super().target(pairs):
+                yield index, rows if alone else torch.full_like(rows, value)
+
+        def one_by_one(self, prompt, output):
+            return torch.full_like(super().one_by_one(prompt, output), value)
+
+    scorer = Broken(tables()[0])
+    rows = read_rows(rows_of(2, 4), scorer).rows
+    where = "one token at a time, gives" if alone else "the target gives"
+    with pytest.raises(NumericalError, match=f"^{rows[0].label}: .*{where}"):
+        measure_tolerance(scorer, rows)

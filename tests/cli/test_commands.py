@@ -7,36 +7,83 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 
 from specdecode import __version__
 from specdecode.cli import checks, main
+from specdecode.cli.app import app
 from specdecode.cli.console import emit_json, number
 from specdecode.errors import EngineError, EvidenceError
 
-COMMANDS = (
-    ("generate",),
-    ("audit",),
-    ("decide",),
-    ("plan",),
-    ("plan", "check"),
-    ("plan", "new"),
-    ("plan", "power"),
-    ("doctor",),
-)
+
+def tree(command, path=()):
+    """Every command of the program, groups included, by the words that call it."""
+    inside = getattr(command, "commands", {})
+    yield path, not inside
+    for name, sub in inside.items():
+        yield from tree(sub, (*path, name))
+
+
+EVERYTHING = list(tree(get_command(app)))
+COMMANDS = [path for path, runs in EVERYTHING if runs]
 HEAVY = ("torch", "transformers", "scipy", "pyarrow", "matplotlib")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(specdecode, command):
-    done = specdecode(*command, "--help")
-    assert done.code == 0
-    assert "Usage" in done.out
+def test_the_commands_are_those_of_the_contract():
+    assert {
+        *(("generate",), ("audit",), ("confirm",), ("decide",), ("approve",), ("verify",)),
+        *(("plan", name) for name in ("new", "check", "power", "seal", "amend")),
+        *(("bundle",), ("vault", "lock"), ("ledger", "verify"), ("doctor",), ("version",)),
+    } <= set(COMMANDS)
 
 
-def test_every_command_with_a_result_has_json(specdecode):
-    for command in (*COMMANDS, ("version",)):
-        if command != ("plan",):
-            assert "--json" in specdecode(*command, "--help").out
+def test_every_command_explains_itself_and_has_json(specdecode):
+    for command, runs in EVERYTHING:
+        done = specdecode(*command, "--help")
+        assert done.code == 0
+        assert "Usage" in done.out
+        assert ("--json" in done.out) is runs, command
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--no-such-option",), ("no", "such", "argument", "at", "all"), ("--json=3",)]
+)
+def test_wrong_usage_is_one_json_document_too(specdecode, wrong):
+    for command, _ in EVERYTHING:
+        done = specdecode(*command, *wrong, "--json")
+        assert done.code == 2, command
+        assert set(done.document) == {"error"}
+        message = done.document["error"]["message"]
+        assert done.err == f"Error: {message}\n"
+        assert done.document["error"]["type"] in ("UsageError", "ConfigError")
+
+
+def test_a_missing_argument_is_named_in_the_document(specdecode):
+    found = specdecode("plan", "check", "--json").document["error"]
+    assert found["type"] == "UsageError"
+    assert "file" in found["message"]
+
+
+def test_an_argument_that_reads_json_asks_for_none(specdecode):
+    done = specdecode("plan", "check", "--", "--json")
+    assert done.code == 2
+    assert done.out == ""
+    assert "--json: there is no such plan" in done.err
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"), [(KeyboardInterrupt, 130), (typer.Abort, 1), (EOFError, 1)]
+)
+def test_who_stops_a_command_gets_a_document_without_a_result(specdecode, monkeypatch, stop, code):
+    def fail(_target):
+        raise stop
+
+    monkeypatch.setattr("specdecode.cli.doctor.run_checks", fail)
+    done = specdecode("doctor", "--json")
+    assert done.code == code == specdecode("doctor").code
+    assert done.document["error"]["type"] == "Interrupted"
+    assert "Traceback" not in done.err
 
 
 def test_starting_up_loads_no_heavy_library():

@@ -143,7 +143,8 @@ def sealed(tmp_path_factory, tiny_target):
     command("vault", "key", "../holder.key", "--json")
     command(
         *("vault", "lock", "../prompts.jsonl", "--out", "vault", "--key", "../holder.key"),
-        *("--order-seed", 1, "--json"),
+        *("--order-seed", 1, "--no-plain", "--target", "models/target", "--reply-tokens", 6),
+        "--json",
     )
     made = command("keys", "new", "Ada", "--out", "../ada.pem", "--json")
     (root / "plans/signers.yaml").write_text(yaml.safe_dump([made["signer"]]))
@@ -186,6 +187,7 @@ def test_it_opens_measures_audits_decides_and_puts_all_of_it_on_record(specdecod
     kinds = [entry.kind for entry in repository.ledger.entries()]
     assert kinds == ["seal", "opened", *["progress"] * (2 * COUNT + 1), "verdict"]
     assert repository.ledger.entries()[-1].body["status"] == verdict["status"]
+    assert repository.ledger.entries()[-1].body["custody"] == document["custody"] == "held"
     assert document["head"] == repository.ledger.head
 
 
@@ -441,3 +443,64 @@ def test_no_prompt_is_shown_in_what_it_prints_and_puts_on_record(specdecode, rep
     ledger = repository.ledger.path.read_text()
 
     assert not any(text in part for text in texts for part in (done.out, done.err, ledger))
+
+
+@pytest.fixture
+def open_to_all(specdecode, repository):
+    """The same repository with its key in it, as a set to try the procedure with."""
+    shutil.rmtree(repository.root / "vault")
+    key = repository.root / "vault.key"
+    shutil.copy(repository.root.parent / "holder.key", key)
+    key.chmod(0o644)  # as a clone has it
+    lock = ("vault", "lock", "../prompts.jsonl", "--out", "vault", "--order-seed", 1, "--no-plain")
+    assert specdecode(*lock, "--key", key, "--demonstration").code == 0
+    git(repository.root, "add", "-A")
+    git(repository.root, "commit", "-qm", "open to all")
+    return repository
+
+
+def seal_again(specdecode, *options):
+    done = specdecode(
+        *("plan", "seal", "plans/plan.yaml", "--key", "../ada.pem", "--code", "code"),
+        *("--manifest", "reports/manifest.json", "--power", 0.9, *options),
+    )
+    assert done.code == 0, done.err
+    return done
+
+
+def test_a_set_whose_key_is_public_says_so_wherever_it_is_read(specdecode, open_to_all):
+    sealed = seal_again(specdecode, "--confirmation", "vault/confirmation.json")
+    options = [option.replace("../holder.key", "vault.key") for option in open_to_all.options]
+    done = specdecode("confirm", *options[:-1])
+    lines = open_to_all.ledger.entries()
+
+    for said in (sealed.out, done.out):
+        assert "held out by agreement only" in said.replace("\n", " ")
+    assert f"{COUNT} prompts, 0 of them lost" in done.out
+    assert {e.kind: e.body["custody"] for e in lines if "custody" in e.body} == {
+        "opened": "demonstration",
+        "verdict": "demonstration",
+    }
+    assert json.loads((open_to_all.root / "vault/OPENED").read_text())["custody"] == "demonstration"
+
+
+def test_a_page_that_hides_that_its_key_is_public_is_refused(specdecode, open_to_all):
+    seal_again(specdecode, "--confirmation", "vault/confirmation.json")
+    edit(open_to_all, "vault/confirmation.json", '"demonstration"', '"held"')
+    done = specdecode("confirm", *open_to_all.options)
+
+    assert done.code == 3
+    assert "not about this confirmation set" in done.err
+    assert not opened(open_to_all)
+
+
+def test_a_plan_sealed_without_a_confirmation_set_opens_none_and_says_how_to(
+    specdecode, repository
+):
+    seal_again(specdecode)
+    done = specdecode("confirm", *repository.options)
+
+    assert done.code == 2
+    assert "names no confirmation set" in done.err
+    assert "--confirmation vault/confirmation.json" in done.err
+    assert not opened(repository)

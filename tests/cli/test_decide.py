@@ -7,7 +7,9 @@ import json
 import pytest
 
 from specdecode.governance import PLAN_ENTRY, Status, Verdict, sealed_sha256
-from specdecode.measurement.records import write_parquet
+from specdecode.governance.plan import canonical_json
+from specdecode.measurement.records import Record, write_parquet
+from tests.governance.live.streams import SHADOW, live_plan, shadow, watch
 from tests.pipelines import report_data
 
 PLAN = "plans/default.yaml"
@@ -115,3 +117,25 @@ def test_rows_measured_for_another_plan_are_refused(specdecode, tmp_path):
     done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--manifest", manifest, "--json")
     assert done.code == CODES["INVALID"]
     assert "measured for another plan" in " ".join(done.document["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "made", "code"),
+    [("shadow", shadow(400), "GO"), ("watch", watch(10), "INCONCLUSIVE")],
+)
+def test_rows_of_a_live_stage_are_judged_by_it(specdecode, tmp_path, stage, made, code):
+    plan, rows = tmp_path / "plan.yaml", tmp_path / "rows.parquet"
+    plan.write_text(canonical_json(live_plan()))  # JSON is YAML
+    write_parquet([Record.model_validate(each) for each in made], rows)
+    done = specdecode("decide", "--plan", plan, "--rows", rows)
+    assert done.code == CODES[code]
+    assert ("decided at" in done.out) is (stage == "shadow")
+
+
+def test_a_live_stage_that_cannot_be_judged_is_a_usage_error(specdecode, tmp_path):
+    plan, rows = tmp_path / "plan.yaml", tmp_path / "rows.parquet"
+    plan.write_text(canonical_json(live_plan(SHADOW | {"alarm_alpha": None})))
+    write_parquet([Record.model_validate(each) for each in shadow(3)], rows)
+    done = specdecode("decide", "--plan", plan, "--rows", rows)
+    assert done.code == 2
+    assert "it needs an alarm_alpha" in done.err

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from specdecode.governance.plan import plan_sha256
+from specdecode.governance.plan import canonical_json, plan_sha256
+from specdecode.governance.vault import lock
+from tests.governance.live_plans import SHADOW, live_plan
 from tests.governance.plans import small_plan
 from tests.governance.repositories import commit, git, repository
 
@@ -42,9 +44,10 @@ def root(tmp_path, monkeypatch, specdecode, plan):
         SIGNERS: entries,
         "code/a.py": "a = 1\n",
         "requirements.lock": "numpy==2\n",
-        "confirmation/confirmation.json": "{}\n",
     }
     root = repository(tmp_path / "repository", monkeypatch, files)
+    lock([{"question_id": "q"}], root / "confirmation", [b"s" * 32])
+    commit(root)
     monkeypatch.chdir(root)
     return root
 
@@ -124,6 +127,15 @@ def test_a_sealed_plan_is_on_record_with_all_it_will_be_judged_by(specdecode, se
     assert (checked["valid"], checked["head"]) == (True, found["head"])
 
 
+def test_what_a_plan_took_is_in_the_ledgers_document(specdecode, seal, plan):
+    seal()
+    seal()
+    [(digest, took)] = specdecode("ledger", "verify", "--json").document["effort"].items()
+    assert digest == plan_sha256(plan)
+    assert (took["seals"], took["holds"], took["amendments"]) == (2, 0, 0)
+    assert took["verdicts"] == took["decisions"] == []
+
+
 def test_a_seal_can_be_renewed_without_committing_it_first(seal):
     assert seal().code == 0
     assert seal().code == 0
@@ -179,6 +191,22 @@ def test_a_refused_seal_says_what_to_do_and_leaves_nothing(seal, root, spoil, op
     assert not (root / "plans/small.seal.json").exists()
 
 
+def test_a_vault_whose_files_do_not_fit_is_not_sealed(seal, root):
+    (root / "confirmation/confirmation.enc").write_text("{}\n")
+    commit(root)
+    done = seal("--power", "0.9", "--confirmation", "confirmation/confirmation.json")
+    assert done.code == TAMPERED
+    assert "not the file its manifest names" in done.err
+    assert not (root / "plans/small.seal.json").exists()
+
+
+def test_a_seal_says_who_has_the_key_of_the_prompts(seal, root):
+    page = ["--power", "0.9", "--confirmation", "confirmation/confirmation.json"]
+    assert "confirmation set: custody held:" in seal(*page).out.replace("\n", " ")
+    assert seal(*page, "--json").document["custody"] == "held"
+    assert seal("--power", "0.9", "--json").document["custody"] is None
+
+
 def test_a_power_that_is_not_stated_is_simulated(specdecode, seal, root):
     done = seal("--runs", "3", "--seed", "7", "--json")  # 14 prompts, and rules that ask for 20
     assert done.code == USAGE
@@ -188,6 +216,21 @@ def test_a_power_that_is_not_stated_is_simulated(specdecode, seal, root):
     commit(root)
     found = seal("--runs", "3", "--seed", "7", "--json").document
     assert (found["power"], found["power_basis"]) == (1.0, "simulated: 3 runs, seed 7")
+
+
+def test_every_stage_needs_the_power_and_the_way_through_them_is_on_record(seal, root, plan):
+    fields = {"approvals": APPROVALS, "contingencies": [CONTINGENCY]}
+    hopeless = live_plan(SHADOW | {"n_min": 150}, block={"kept": {"e2e_s": 0.8}}, **fields)
+    (root / PLAN).write_text(canonical_json(hopeless))
+    commit(root)
+    done = seal("--runs", "5", "--json")
+    assert done.code == USAGE
+    assert "smallest at shadow, " in done.document["error"]["message"]
+    (root / PLAN).write_text(canonical_json(live_plan(SHADOW, **fields)))
+    commit(root)
+    found = seal("--runs", "5", "--json").document
+    assert found["power"] >= 0.8
+    assert " for offline, shadow in turn" in found["power_basis"]
 
 
 def test_a_git_tag_vouches_for_the_head(specdecode, seal, root):
@@ -239,6 +282,7 @@ def test_an_edited_ledger_is_exit_code_3_and_names_the_line(specdecode, seal, ro
     assert done.code == TAMPERED
     assert done.document["problem"]["line"] == 2  # nothing below tells which of the two it was
     assert done.document["problem"]["fault"] == "edited"
+    assert done.document["effort"] is None
     assert seal().code == TAMPERED
 
 

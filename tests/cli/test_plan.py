@@ -11,7 +11,8 @@ import yaml
 from specdecode.governance.plan import canonical_json
 from specdecode.governance.plan_answers import Answers
 from tests.governance.answers import answers
-from tests.governance.plans import STOP, small_plan
+from tests.governance.live_plans import CANARY, SHADOW, live_plan
+from tests.governance.plans import OFFLINE, STOP, small_plan
 
 DEFAULT = "plans/default.yaml"
 
@@ -73,6 +74,21 @@ def test_the_default_plan_is_fit(specdecode):
     done = specdecode("plan", "check", DEFAULT, "--json")
     assert (done.code, done.document["valid"], done.document["findings"]) == (0, True, [])
     assert done.document["plan"]["schema"] == "specdecode.plan/2"
+
+
+def test_check_tells_what_all_stages_may_err_towards_go(specdecode, plan_file):
+    plan = plan_file(stages=[OFFLINE, OFFLINE | {"name": "confirmation", "alpha": 0.05}])
+    told = specdecode("plan", "check", plan)
+    document = specdecode("plan", "check", plan, "--json").document
+    assert "false GO: at most 0.075 over all stages (offline 0.025, confirmation 0.05)" in told.out
+    assert document["alpha"]["levels"] == {"offline": "1/40", "confirmation": "1/20"}
+
+
+def test_check_tells_no_total_that_does_not_hold(specdecode, plan_file):
+    done = specdecode("plan", "check", plan_file(alpha_total=0.01), "--json")
+    assert done.code == 2
+    assert done.document["alpha"] is None
+    assert "alpha-over-total" in {finding["code"] for finding in done.document["findings"]}
 
 
 def test_a_new_plan_is_accepted_by_check(specdecode, answered, tmp_path):
@@ -163,7 +179,8 @@ def test_power_compares_scenarios(specdecode, plan_file, tmp_path):
     effects.write_text(yaml.safe_dump(scenarios))
     plan = plan_file(prompts_expected={"full": 30})
     done = specdecode("plan", "power", plan, "--runs", 3, "--effects", effects, "--json")
-    chances = {name: found["chances"] for name, found in done.document["scenarios"].items()}
+    stages = {name: found["stages"] for name, found in done.document["scenarios"].items()}
+    chances = {name: found["offline"]["chances"] for name, found in stages.items()}
     assert chances["fast"]["GO"]["count"] == 3
     assert chances["slow"]["NO_GO"]["count"] == 3
     assert done.document["wanted"] == 0.8
@@ -182,3 +199,50 @@ def test_a_stage_that_is_not_there_is_a_usage_error(specdecode, plan_file):
     done = specdecode("plan", "power", plan_file(), "--stage", "canary")
     assert done.code == 2
     assert "no stage canary; it has offline" in done.err
+
+
+@pytest.fixture
+def live_file(tmp_path):
+    """Write a small plan with a shadow and a canary, some of it changed."""
+
+    def put(**fields) -> Path:
+        path = tmp_path / "live.yaml"
+        path.write_text(canonical_json(live_plan(SHADOW, CANARY, **fields)))
+        return path
+
+    return put
+
+
+def test_power_goes_through_all_stages_and_through_them_in_turn(specdecode, live_file, tmp_path):
+    picture = tmp_path / "power.svg"
+    done = specdecode("plan", "power", live_file(), "--runs", 3, "--svg", picture)
+    assert done.code == 0, done.err
+    assert "3 runs of stage offline, expected n 30 prompts, seed 0" in done.out
+    assert "3 runs of stage shadow, expected n" in done.out
+    assert "requests of 240 (half decided: " in done.out
+    assert "planned: offline, shadow, canary in turn" in done.out
+    assert "all in turn" in picture.read_text()
+
+
+def test_power_holds_the_plan_against_no_effect_and_harm(specdecode, live_file):
+    arguments = ("--runs", 3, "--no-effect", "--harm", "e2e_s", "--stage", "shadow")
+    done = specdecode("plan", "power", live_file(), *arguments, "--json")
+    found = done.document["scenarios"]
+    assert list(found) == ["planned", "no effect", "harm to e2e_s"]
+    harmed = found["harm to e2e_s"]["stages"]["shadow"]
+    assert harmed["chances"]["GO"]["count"] == 0
+    assert harmed["held_by"] == {"e2e_s": 3}
+    assert found["planned"]["stages"]["shadow"]["chances"]["GO"]["count"] == 3
+    assert specdecode("plan", "power", live_file(), *arguments).out.count("wanted") == 1
+
+
+def test_harm_to_what_is_not_supposed_is_a_usage_error(specdecode, live_file):
+    done = specdecode("plan", "power", live_file(), "--harm", "luck")
+    assert done.code == 2
+    assert "harm to luck cannot be supposed: give one of" in done.err
+
+
+def test_a_live_stage_without_its_effects_names_the_field(specdecode, live_file):
+    done = specdecode("plan", "power", live_file(live=None), "--runs", 1)
+    assert done.code == 2
+    assert "shadow cannot be simulated: power.effects.live is null" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -60,3 +61,16 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
 
     assert done.returncode == 0
     assert b"\\xe9.yaml: valid" in done.stdout
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_pipe_is_no_terminal_even_where_colour_is_forced(as_json):
+    environment = {**os.environ, "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    command = ["plan", "power", "plans/default.yaml", "--runs", "1", *as_json]
+    done = subprocess.run(
+        [*COMMAND, *command], capture_output=True, env=environment, text=True, check=True
+    )
+
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert not as_json or json.loads(done.stdout)["scenarios"]

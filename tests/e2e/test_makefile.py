@@ -105,6 +105,22 @@ def test_without_a_fitting_python_it_says_which_are(folder: Path) -> None:
     assert not (folder / ".venv").exists()
 
 
+def test_confirm_opens_the_set_of_this_repository_for_the_default_plan(folder: Path) -> None:
+    make(folder, "install", "PYTHON=./stand-in")
+    calls(folder)
+
+    assert make(folder, "confirm").returncode == 0
+    assert calls(folder) == [
+        "-m specdecode confirm --plan plans/default.yaml --vault eval_sets/confirmation "
+        "--key eval_sets/confirmation/demonstration.key --out data/confirmation"
+    ]
+    make(folder, "confirm", "VAULT=../ours", "KEYS=../ada.key ../grace.key", "ARGS=--json")
+    assert calls(folder) == [
+        "-m specdecode confirm --plan plans/default.yaml --vault ../ours "
+        "--key ../ada.key --key ../grace.key --out data/confirmation --json"
+    ]
+
+
 def test_every_command_has_a_line_of_help(folder: Path) -> None:
     shown = make(folder, "help").stdout
 

@@ -19,6 +19,7 @@ from specdecode.governance.signing import SigningKey
 from specdecode.governance.timestamps import utc_now, utc_text
 from specdecode.governance.vault import lock, read_vault
 from specdecode.governance.vault_key import new_share, read_share
+from specdecode.governance.vault_page import HELD, Custody
 from specdecode.measurement.records import Record
 from specdecode.measurement.spool import RowSpool
 from tests.governance.keys import ADA, signers
@@ -151,12 +152,12 @@ def put_seal(
     return envelope
 
 
-def build(folder: Path, count: int = 5, holders: int = 1) -> Site:
+def build(folder: Path, count: int = 5, holders: int = 1, custody: Custody = HELD) -> Site:
     """Lock prompts and seal them."""
     keys = [folder / f"holder{number or ''}.key" for number in (0, 2, 3)][:holders]
     for key in keys:
         new_share(key)
-    lock(prompts(count), folder / "vault", [read_share(key) for key in keys])
+    lock(prompts(count), folder / "vault", [read_share(key) for key in keys], custody=custody)
     return Site(folder, put_seal(folder))
 
 

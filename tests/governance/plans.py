@@ -77,7 +77,7 @@ OFFLINE = {
     "name": "offline",
     "rules": None,
     "metrics": [],
-    "method": "bootstrap",
+    "method": "fixed-n",
     "alpha": 0.025,
     "unit": "prompt",
     "n_min": 20,

@@ -15,7 +15,7 @@ from specdecode.errors import EvidenceError
 from specdecode.governance import Status, decide
 from specdecode.governance.survey import survey
 from specdecode.measurement import source as source_module
-from specdecode.measurement import two_readers
+from specdecode.measurement.extract import Extractor
 from specdecode.measurement.intervals import (
     difference_interval,
     metric_interval,
@@ -26,6 +26,7 @@ from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.pairing import pair
 from specdecode.measurement.records import RECORD_SCHEMA, to_records, to_table, write_parquet
 from specdecode.measurement.source import TableSource
+from specdecode.measurement.two_readers import read_rows
 from tests.governance.plans import ARMS, small_plan
 from tests.governance.reference import findings
 from tests.measurement.factories import OTHER_MANIFEST, audit, run
@@ -147,10 +148,11 @@ def gappy_rows(draw):
 @given(rows=gappy_rows(), setting=SETTING)
 def test_intervals_by_columns_are_those_of_records(rows, setting):
     arms = {"plain": False, "token": True, "block": True}
-    grid = survey(TableSource(to_table(rows)), arms, ["greedy", "sampled", "third"]).grid
+    grid = survey(read_rows(TableSource(to_table(rows))), arms, ["greedy", "sampled", "third"]).grid
     own = [row for row in rows if setting in (None, row.sampling_name)]
     pairing, pairs = pair(own, "block", "token"), grid.pairs("block", "token", setting)
-    same = {"level": 0.9, "seed": 3}
+    same = {"level": 0.9}
+    drawn = same | {"seed": 3}
 
     assert pairs.prompts == len(set(pairing.clusters))
     for name in ("mean_acceptance_length", "target_tokens_per_output_token"):
@@ -161,26 +163,26 @@ def test_intervals_by_columns_are_those_of_records(rows, setting):
         )
     speed, quality, tail = (METRICS[n] for n in ("output_tokens_per_s", "quality", "tpot_s"))
     assert ratio_interval(speed, pairs, **same) == ratio_interval(speed, pairing, **same)
-    assert difference_interval(quality, pairs, **same) == difference_interval(
-        quality, pairing, **same
+    assert difference_interval(quality, pairs, **drawn) == difference_interval(
+        quality, pairing, **drawn
     )
-    assert quantile_ratio_interval(tail, pairs, 0.9, **same) == quantile_ratio_interval(
-        tail, pairing, 0.9, **same
+    assert quantile_ratio_interval(tail, pairs, 0.9, **drawn) == quantile_ratio_interval(
+        tail, pairing, 0.9, **drawn
     )
 
 
 def test_strata_hold_the_pairs_of_their_value():
     rows = run(24)
     arms = {"plain": False, "token": True, "block": True}
-    whole = survey(TableSource(to_table(rows)), arms, ["greedy", "sampled"]).grid.pairs(
+    whole = survey(read_rows(TableSource(to_table(rows))), arms, ["greedy", "sampled"]).grid.pairs(
         "block", "plain"
     )
     for by, value in (("difficulty", "hard"), ("language", "ja"), ("sampling", "greedy")):
         field = "sampling_name" if by == "sampling" else by
         chosen = [row for row in rows if getattr(row, field) == value]
         metric = METRICS["output_tokens_per_s"]
-        assert ratio_interval(metric, whole.within(by, value), level=0.9, seed=1) == ratio_interval(
-            metric, pair(chosen, "block", "plain"), level=0.9, seed=1
+        assert ratio_interval(metric, whole.within(by, value), level=0.9) == ratio_interval(
+            metric, pair(chosen, "block", "plain"), level=0.9
         )
     assert whole.within("category", "none of them").prompts == 0
 
@@ -293,14 +295,13 @@ def test_a_path_that_leads_nowhere_is_no_verdict(tmp_path):
 
 def test_rows_that_change_while_they_are_read_are_invalid(pieces, monkeypatch):
     _, (path, *_) = pieces
-    read = two_readers.hashes_of_source
+    extract = Extractor.of
 
-    def exchanged(source):
-        found = read(source)
+    def exchanged(extractor, batch, first):
         write_parquet(run(20, seed=1), path)
-        return found
+        return extract(extractor, batch, first)
 
-    monkeypatch.setattr(two_readers, "hashes_of_source", exchanged)
+    monkeypatch.setattr(Extractor, "of", exchanged)
     verdict = decide(small_plan(), path, audit(run(20)))
 
     assert verdict.status is Status.INVALID
@@ -331,7 +332,9 @@ def test_more_settings_and_arms_than_the_plan_has_do_not_take_a_cell_each():
         )
         for number, row in enumerate(run(200))
     ]
-    found = survey(TableSource(to_table(rows)), {"plain": False, "block": True}, ["greedy"])
+    found = survey(
+        read_rows(TableSource(to_table(rows))), {"plain": False, "block": True}, ["greedy"]
+    )
 
     assert found.grid.works.shape == (1200, 1, 2)
     assert not found.present.any()

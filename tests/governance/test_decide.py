@@ -70,7 +70,8 @@ def test_good_rows_are_go_with_the_reasons():
     assert verdict.status is Status.GO
     assert verdict.exit_code == 0
     assert any("speed ratio" in reason for reason in verdict.reasons)
-    assert verdict.to_change == verdict.reopen_when == []
+    assert verdict.to_change == []
+    assert verdict.reopen_when == PLAN.reopen_when
     assert verdict.manifest_sha256 == MANIFEST
     assert verdict.rows_sha256 == rows_sha256(ROWS)
     assert (verdict.rows, verdict.prompts) == (120, 20)

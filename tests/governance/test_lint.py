@@ -101,6 +101,25 @@ def rules(*more):
 BETTING = CANARY | {"method": "betting", "metrics": ["tpot_s"]}
 TPOT = ERROR_METRIC | {"name": "tpot_s", "bounds": {"low": 0, "high": None}}
 
+TIMED = ERROR_METRIC | {
+    "name": "e2e_s",
+    "transform": "indicator",
+    "limit": 1.0,
+    "direction": "higher",
+    "margin": 0.9,
+}
+LOOKS = CANARY | {"alarm_alpha": 0.05}
+
+
+def looked_at(*metrics, **changes):
+    """A plan whose canary judges these metrics, its alarm_alpha stated."""
+    names = [metric["name"] for metric in metrics]
+    stages = [OFFLINE, LOOKS | {"metrics": names} | changes]
+    return {"metrics": [SPEED_METRIC, *metrics], "stages": stages}
+
+
+WATCH = {"name": "watch", "steps": None, "n_max": None}
+
 CASES = {
     "block-one-hot": [
         ({"arms": arms(draft="prompt-lookup")}, {"arms": arms(draft="self-int8")}),
@@ -226,6 +245,79 @@ CASES = {
     ],
     "stop-without-owner": [(stop(owner=None), stop())],
     "recovery-untested": [(stop(tested=None), stop())],
+    "no-alarm-alpha": [
+        (
+            {"stages": [OFFLINE, CANARY]},
+            {"stages": [OFFLINE, LOOKS]},
+        ),
+    ],
+    "not-in-rows": [(live("cold_start_s"), live("target_tokens_per_output_token"))],
+    "failures-unwatched": [
+        (looked_at(TIMED), looked_at(TIMED, ERROR_METRIC)),
+        (looked_at(TIMED, ERROR_METRIC | {"role": "secondary"}), looked_at(TIMED, ERROR_METRIC)),
+    ],
+    "not-judgeable": [
+        (looked_at(TIMED | {"direction": "lower"}), looked_at(TIMED)),
+        (looked_at(TIMED | {"name": "output_tokens"}), looked_at(TIMED | {"name": "ttft_s"})),
+        (looked_at(TIMED | {"margin": 1.2}), looked_at(TIMED | {"margin": 0.8})),
+        (
+            looked_at(TIMED | {"margin": None}),
+            looked_at(TIMED | {"margin": None, "role": "secondary"}),
+        ),
+        (looked_at(TIMED, method="quantile"), looked_at(TIMED, method="empirical-bernstein")),
+        (looked_at(TIMED, method="group-sequential"), looked_at(TIMED, method="betting")),
+        (looked_at(TIMED, method="e-detector"), looked_at(TIMED, method="e-detector", **WATCH)),
+        (looked_at(TIMED, steps=[0.5, 1.0]), looked_at(TIMED, steps=[0.5, 0.9])),
+        (
+            looked_at(ERROR_METRIC | {"transform": "difference"}, **WATCH),
+            looked_at(ERROR_METRIC | {"transform": "difference"}),
+        ),
+        (
+            looked_at(ERROR_METRIC | {"transform": "indicator", "limit": 1.0}),
+            looked_at(ERROR_METRIC),
+        ),
+        (
+            looked_at(ERROR_METRIC | {"margin": 0.0}, method="e-detector", **WATCH),
+            looked_at(ERROR_METRIC, method="e-detector", **WATCH),
+        ),
+        (
+            looked_at(TIMED)
+            | {"arms": [ARMS[0], ARMS[1] | {"role": "candidate"}, ARMS[2]]}
+            | rules(
+                *(
+                    {"role": role, "arm": "token"} | rule | {"name": f"token-{i}"}
+                    for i, (role, rule) in enumerate(
+                        [
+                            ("primary", FASTER | {"arm": "token"}),
+                            ("guardrail", ERRORS | {"arm": "token"}),
+                        ]
+                    )
+                )
+            ),
+            looked_at(TIMED),
+        ),
+        (
+            {
+                "stages": [
+                    OFFLINE,
+                    OFFLINE
+                    | {
+                        "name": "confirmation",
+                        "rules": [],
+                        "metrics": ["error_rate"],
+                        "method": "betting",
+                    },
+                ]
+            },
+            {"stages": [OFFLINE, OFFLINE | {"name": "confirmation"}]},
+        ),
+    ],
+    "alpha-over-total": [
+        (
+            looked_at(TIMED, alpha=0.03) | {"alpha_total": 0.05},
+            looked_at(TIMED, alpha=0.025) | {"alpha_total": 0.05},
+        ),
+    ],
     "n-max-too-small": [
         (speed(1.15, prompt_spread=0.2), speed(1.3, prompt_spread=0.2)),
         (speed(1.05), speed(1.5)),  # the supposed effect itself misses the threshold

@@ -131,8 +131,11 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("schema",), "specdecode.plan/1", "specdecode.plan/2"),
         (("stage",), "warm-up", "'offline', 'confirmation'"),
         (("stage",), "shadow", "shadow, the plan's stage, is not among them"),
-        (("stages", 0, "alpha"), 0.01, "block-faster at level 0.95 errs towards GO with 0.025"),
+        (("stages", 0, "alpha"), 0.01, "block-faster at level 0.97 errs towards GO with 0.015,"),
         (("stages", 1, "method"), "betting", "rules of `decide` look once at a fixed n"),
+        (("stages", 0, "alarm_alpha"), 0.05, "with method fixed-n it must be null"),
+        (("stages", 0, "alarm_alpha"), 0.5, r"alarm_alpha: .*less than 0.5"),
+        (("alpha_total",), 0, r"alpha_total: .*greater than 0"),
         (("stages", 0, "n_min"), 101, "n_min 101 is above n_max 100"),
         (("stages", 0, "n_max"), None, "offline needs an n_max"),
         (("stages", 0, "rules"), ["block-faster"], "all its rules"),
@@ -142,7 +145,7 @@ def test_canonical_json_reloads_into_the_same_plan():
         (("stages", 1, "rules"), [], "neither rules nor metrics"),
         (("stages", 1, "rules"), ["block-faster"], "confirmation: candidate block drafts, so it"),
         (("stages", 1, "name"), "offline", "offline occurs twice"),
-        (("stages", 1, "name"), "shadow", "which method bootstrap does not bear"),
+        (("stages", 1, "name"), "shadow", "which method fixed-n does not bear"),
         (("strata", "category"), ["poems"], "no strata rule with a say judges category poems"),
         (("metrics", 0, "name"), "quality", "quality occurs twice"),
         (("metrics", 0, "limit"), 1.0, "limit belongs to transform: indicator"),
@@ -249,9 +252,13 @@ def test_a_plan_that_is_a_folder_is_a_wrong_argument(tmp_path):
         load_plan(tmp_path)
 
 
-def test_the_new_schema_moved_no_rule_and_no_number_of_the_default_plan():
+def test_no_rule_and_no_number_of_the_default_plan_moved_but_those_it_lists():
     kept = {key: DOCUMENT[key] for key in ("rules", "sampling", "prompts_expected",
             "bootstrap_seed", "missing_data", "overturned_by", "reopen_when")}  # fmt: skip
+    kept = json.loads(json.dumps(kept))
+    faster = next(rule for rule in kept["rules"] if rule["name"] == "block-faster")
+    assert faster.pop("level") == 0.97  # listed on 2026-11-30, with the sentence that says why
+    faster["level"], faster["why"] = 0.95, faster["why"].split(" The level spends 1.5 %")[0]
     text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
 
     assert hashlib.sha256(text.encode("utf-8")).hexdigest() == FIRST_RULES_SHA256
@@ -278,10 +285,13 @@ def test_a_stage_sees_its_own_rules_under_the_hash_of_the_whole():
 def test_a_stage_without_rules_or_without_existence_has_no_view():
     canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
                         "method": "betting", "steps": [0.05, 0.5]}  # fmt: skip
+    unjudged = OFFLINE | {"name": "confirmation", "rules": [], "metrics": ["error_rate"]}
     plan = small_plan(stages=[OFFLINE, canary])
 
-    with pytest.raises(ConfigError, match="canary has no rules"):
+    with pytest.raises(ConfigError, match=r"canary has no rules .* it needs an alarm_alpha"):
         plan.at("canary")
+    with pytest.raises(ConfigError, match="confirmation has no rules to decide by"):
+        small_plan(stages=[OFFLINE, unjudged]).at("confirmation")
     with pytest.raises(ConfigError, match="no stage watch; it has offline, canary"):
         plan.at("watch")
 

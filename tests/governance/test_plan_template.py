@@ -12,7 +12,10 @@ from specdecode.governance.lint import lint
 from specdecode.governance.plan import parse_plan
 from specdecode.governance.plan_answers import Answers, load_answers
 from specdecode.governance.plan_template import plan_of
+from specdecode.governance.power import simulate, suppose
+from specdecode.governance.power_scenarios import harm
 from specdecode.governance.rules.strata import Strata
+from specdecode.governance.verdict import Status
 from tests.governance.answers import ANSWERS, answers
 
 USERS_REJECT_FOR = {
@@ -129,3 +132,12 @@ def test_no_two_questions_ask_for_a_part_of_the_same_name():
              field.annotation.model_fields]  # fmt: skip
 
     assert sorted({name for name in names if names.count(name) > 1}) == ["owner"]
+
+
+@pytest.mark.parametrize("metric", ["error_rate", "e2e_s"])
+def test_its_live_stages_do_not_pass_harm_to_what_users_notice(metric):
+    plan = parsed(written())
+    harmed = suppose(plan, harm(plan, metric))
+
+    assert simulate(plan, stage="shadow", runs=5).chances[Status.GO].count == 5
+    assert simulate(harmed, stage="shadow", runs=5).chances[Status.GO].count == 0

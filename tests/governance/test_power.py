@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as st_numpy
 
 from specdecode.errors import ConfigError
-from specdecode.governance import Outcome, Status, decide, load_plan
+from specdecode.governance import Status, decide, load_plan
 from specdecode.governance.lints.size import prompts_needed
-from specdecode.governance.power import LEVEL, simulate, suppose
-from specdecode.governance.power_picture import bars, svg
+from specdecode.governance.power import simulate, suppose
+from specdecode.governance.power_outcome import LEVEL
 from specdecode.governance.power_rows import simulated_rows
-from specdecode.governance.power_tail import judge_tail, weighted_quantile
 from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.records import to_records
 from specdecode.statistics.binomial import proportion_interval
@@ -174,53 +171,7 @@ def test_the_whole_decision_agrees_with_decide_on_the_same_rows():
     assert {s.value: statuses.count(s) for s in Status} == chances(found)
 
 
-@pytest.mark.parametrize(("block", "outcome"), [(1.5, Outcome.PASS), (0.5, Outcome.FAIL)])
-@pytest.mark.parametrize("metric", ["tpot_s", "ttft_s", "e2e_s"])
-@pytest.mark.parametrize("sampling", [None, "sampled"])
-def test_the_fast_tail_is_the_rule_itself(block, outcome, metric, sampling):
-    plan = small_plan(PRIMARY, TAIL | {"metric": metric, "sampling": sampling})
-    plan = suppose(plan, {"arms": {"block": {"speed_ratio": block, "error_rate": 0.05}}})
-    table = rows(plan, prompts=60)
-    rule = plan.rules[-1]
-    alone = plan.model_copy(update={"rules": [rule]})
-    slow = next(entry for entry in decide(alone, table).rules if entry.name == "tail")
-    fast = judge_tail(rule, table, "plain", np.random.default_rng(0))
-
-    assert fast.outcome is slow.outcome is outcome
-    assert fast.estimate == pytest.approx(slow.estimate, rel=1e-9)
-    assert (fast.n, fast.level, fast.threshold) == (slow.n, slow.level, slow.threshold)
-    width = slow.high - slow.low
-    assert fast.low == pytest.approx(slow.low, abs=width / 4)
-    assert fast.high == pytest.approx(slow.high, abs=width / 4)
-
-
-def test_the_fast_tail_abstains_where_hardly_anything_succeeded():
-    plan = suppose(small_plan(PRIMARY, TAIL), {"arms": {"block": {"error_rate": 1.0}}})
-    found = judge_tail(plan.rules[-1], rows(plan, prompts=30), "plain", np.random.default_rng(0))
-
-    assert (found.outcome, found.n) == (Outcome.INSUFFICIENT, 0)
-
-
-@settings(max_examples=60)
-@given(
-    values=st_numpy.arrays(np.float64, st.integers(1, 12), elements=st.floats(-9, 9)),
-    data=st.data(),
-    quantile=st.floats(0, 1),
-)
-def test_a_weighted_quantile_is_the_quantile_of_repeated_values(values, data, quantile):
-    clusters = data.draw(
-        st_numpy.arrays(np.int64, len(values), elements=st.integers(0, 3)), "clusters"
-    )
-    weights = data.draw(st_numpy.arrays(np.int64, (3, 4), elements=st.integers(0, 3)), "weights")
-    weights[:, clusters[0]] += 1  # so that no resample is empty
-    found = weighted_quantile(values, clusters, weights, quantile)
-
-    for row, own in enumerate(weights):
-        repeated = np.repeat(values, own[clusters])
-        assert found[row] == pytest.approx(np.quantile(repeated, quantile), abs=1e-9)
-
-
-def test_a_stage_that_looks_again_and_again_is_not_simulated():
+def test_a_stage_that_decide_cannot_judge_is_not_simulated():
     canary = OFFLINE | {"name": "canary", "rules": [], "metrics": ["error_rate"],
                         "method": "betting", "steps": [0.5]}  # fmt: skip
 
@@ -228,12 +179,14 @@ def test_a_stage_that_looks_again_and_again_is_not_simulated():
         simulate(small_plan(stages=[OFFLINE, canary]), stage="canary")
 
 
-def test_a_plan_of_losslessness_alone_has_no_size_to_simulate():
+def test_a_plan_of_losslessness_alone_is_held_by_the_audit_and_nothing_else():
     lossless = [rule | {"alpha": 0.01, "why": WHY} for rule in LOSSLESS]
     errors = PLAN.model_dump()["rules"][2]
+    plan = small_plan(rules=[*lossless, errors])
 
-    with pytest.raises(ConfigError, match="no primary rule besides losslessness"):
-        simulate(small_plan(rules=[*lossless, errors]))
+    assert chances(simulate(plan, runs=3))["GO"] == 3
+    accused = suppose(plan, {"arms": {"block": {"biased": 1.0}}})
+    assert simulate(accused, runs=3).held_by == {"block-lossless": 3}
 
 
 @pytest.mark.parametrize(
@@ -257,30 +210,6 @@ def test_other_effects_leave_the_rules_alone():
     assert supposing(speed_ratio=1.2).rules == PLAN.rules
     with pytest.raises(ConfigError, match="runs must be at least 1"):
         simulate(PLAN, runs=0)
-
-
-def test_the_picture_in_a_terminal_has_a_line_for_each_status_and_the_wanted_mark():
-    lines = bars(simulate(supposing(speed_ratio=2.0), runs=2), 0.8).splitlines()
-
-    assert [line.split()[0] for line in lines] == ["GO", "INCONCLUSIVE", "NO_GO", "INVALID"]
-    assert lines[0].count("█") == 39
-    assert lines[0].index("┃") - lines[0].index("█") == 32
-    assert "100.0%" in lines[0]
-    assert "█" not in lines[1]
-
-
-def test_the_svg_is_well_formed_and_its_bars_fill_the_width():
-    found = {"a < b, at any length a name may have": simulate(supposing(speed_ratio=1.13), runs=6)}
-    picture = svg(found, 0.8)
-    root = ET.fromstring(picture)  # noqa: S314 - made here
-    bars_ = [float(node.get("width")) for node in root.iter("{http://www.w3.org/2000/svg}rect")
-             if node.get("height") == "28"]  # fmt: skip
-
-    assert picture == svg(found, 0.8)
-    assert sum(bars_) == pytest.approx(480, abs=0.5)
-    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "a < b, at any length a n…" in texts
-    assert "a < b, at any length a name may have: GO in" in root[0].text
 
 
 def test_the_document_of_a_simulation_is_json():
@@ -313,9 +242,11 @@ SUPPOSED = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None)
 @given(SUPPOSED, st.integers(0, 99))
 def test_whatever_is_supposed_makes_rows_that_are_evidence(changes, seed):
-    found = simulate(suppose(PLAN, changes), runs=1, seed=seed)
+    view = suppose(PLAN, changes).at("offline")
+    reads = [rule for rule in view.rules if rule.kind != "losslessness"]
+    verdict = decide(view.model_copy(update={"rules": reads}), rows(view, prompts=30, seed=seed))
 
-    assert found.chances[Status.INVALID].count == 0
+    assert verdict.status is not Status.INVALID
 
 
 @pytest.mark.parametrize("difference", [-0.1, 0.1])

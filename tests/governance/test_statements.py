@@ -13,6 +13,7 @@ from specdecode.governance.statements import (
     Approval,
     Deviation,
     PlanSeal,
+    Predicate,
     VerdictRecord,
     make_predicate,
     read_statement,
@@ -48,6 +49,17 @@ PREDICATES = [
     Approval(verdict_sha256=A, decision="approve", role="owner", at=AT, expires=LATER),
     VerdictRecord(verdict_sha256=A, plan_sha256=B, status="GO", at=AT),
 ]
+
+
+def test_a_kind_of_statement_that_names_no_subject_cannot_be_made():
+    class Silent(Predicate):
+        uri = "https://specdecode.dev/silent/v1"
+
+    for kind in (Predicate, Silent):
+        with pytest.raises(TypeError, match="named"):
+            kind()
+        with pytest.raises(TypeError, match="named"):
+            make_predicate(kind)
 
 
 def test_a_statement_has_the_form_of_in_toto():

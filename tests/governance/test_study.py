@@ -25,7 +25,7 @@ RECORDED = json.loads((ROOT / "reports/governance/study.json").read_text("utf-8"
 LETTERS = {"GO": "G", "INCONCLUSIVE": "I", "NO_GO": "N"}
 QUALITY = FASTER | {"kind": "quality_non_inferiority", "name": "good", "margin": 0.1}
 SMALL = small_plan(
-    FASTER, {k: v for k, v in QUALITY.items() if k != "threshold"}, prompts_expected={"full": 30}
+    FASTER, {k: v for k, v in QUALITY.items() if k != "threshold"}, prompts_expected={"full": 60}
 )
 
 
@@ -101,7 +101,8 @@ def test_a_plan_without_a_claim_of_speed_is_refused():
 def test_promises_are_one_sided_levels_and_alphas():
     rules = {rule.name: promised(rule) for rule in PLAN.rules}
 
-    assert rules["block-faster"] == rules["block-tail"] == 0.025
+    assert rules["block-faster"] == 0.015
+    assert rules["block-tail"] == 0.025
     assert rules["block-lossless"] == 0.01
     assert rules["block-errors"] == 0
 
@@ -126,7 +127,7 @@ def test_harms_are_counted_by_the_rule_that_found_them():
 
 
 def test_a_rule_that_is_not_decided_holds_and_does_not_fail():
-    found = ran(SMALL, scenario(speed_ratio=1.1, quality_difference=-0.05))
+    found = ran(SMALL, scenario(speed_ratio=1.1, quality_difference=-0.05), seed=1)
 
     assert found.letters == "III"
     assert not found.failed

@@ -19,10 +19,20 @@ from specdecode.governance.vault_key import (
     read_share,
     share_id,
 )
+from specdecode.governance.vault_page import DEMONSTRATION, Compared, Room
 from tests.governance.confirmations import prompts
 
 SHARE, OTHER_SHARE = b"s" * 32, b"o" * 32
 FILES = (MANIFEST_NAME, VAULT_NAME)
+COMPARED = Compared(
+    files={"public.jsonl": "a" * 64},
+    prompts=2,
+    largest_overlap=0.0,
+    largest_jaccard=0.25,
+    overlap_limit=0.0,
+    jaccard_limit=0.6,
+)
+ROOM = Room(context_tokens=64, reply_tokens=8, longest_prompt_tokens=12, tokenizer_sha256="b" * 64)
 
 
 @pytest.fixture
@@ -181,6 +191,62 @@ def test_a_stratum_that_does_not_add_up_is_noticed(folder):
         read_vault(folder)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"custody": "demonstration"},
+        {"compared": None},
+        {"room": None},
+        {"strata": {"category": {"chat": 3}}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_no_fact_of_the_public_page_can_be_exchanged_above_the_rows(tmp_path, change):
+    """Whoever seals a changed page seals rows that do not decrypt."""
+    lock(prompts(3), tmp_path, [SHARE], compared=COMPARED, room=ROOM)
+    assert unlocked(tmp_path).row(0) == prompts(3)[0]
+    rewrite(tmp_path, MANIFEST_NAME, lambda document: document.update(change))
+
+    with pytest.raises(TamperedError, match="or its public page was changed"):
+        unlocked(tmp_path).row(0)
+
+
+def test_the_page_says_who_has_the_key_and_what_was_compared(tmp_path):
+    lock(prompts(1), tmp_path / "a", [SHARE])
+    shown = lock(
+        prompts(1), tmp_path / "b", [SHARE], custody=DEMONSTRATION, compared=COMPARED, room=ROOM
+    )
+
+    quiet = read_vault(tmp_path / "a").manifest
+    assert (quiet.custody, quiet.compared, quiet.room) == ("held", None, None)
+    assert read_vault(tmp_path / "b").manifest == shown
+    assert (shown.custody, shown.compared, shown.room) == ("demonstration", COMPARED, ROOM)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"custody": "borrowed"},
+        {"compared": {}},
+        {"room": {"context_tokens": 8}},
+        {"schema": "specdecode.confirmation/1"},
+    ],
+)
+def test_a_page_that_says_what_no_page_says_is_noticed(folder, change):
+    rewrite(folder, MANIFEST_NAME, lambda document: document.update(change))
+
+    with pytest.raises(TamperedError, match="not as it was written"):
+        read_vault(folder)
+
+
+@pytest.mark.parametrize("field", ["custody", "compared", "room"])
+def test_a_page_must_say_it_all(folder, field):
+    rewrite(folder, MANIFEST_NAME, lambda document: document.pop(field))
+
+    with pytest.raises(TamperedError, match="not as it was written"):
+        read_vault(folder)
+
+
 def test_another_spelling_of_the_manifest_is_noticed(folder):
     path = folder / MANIFEST_NAME
     path.write_text(json.dumps(json.loads(path.read_bytes())) + "\n")
@@ -270,6 +336,14 @@ class TestShare:
 
         with pytest.raises(ConfigError, match=r"others may read this key \(mode 640\)"):
             read_share(tmp_path / "k")
+
+    def test_one_that_others_may_read_is_taken_where_the_vault_says_that_it_is_public(
+        self, tmp_path
+    ):
+        name = new_share(tmp_path / "k")
+        (tmp_path / "k").chmod(0o644)
+
+        assert share_id(read_share(tmp_path / "k", public=True)) == name
 
     @pytest.mark.parametrize(
         ("content", "problem"),

@@ -20,7 +20,7 @@ from specdecode.measurement.digest import FaultyRowError, digest_of, rows_sha256
 from specdecode.measurement.encoding import Encoder
 from specdecode.measurement.records import RECORD_SCHEMA, Record, to_table, write_parquet
 from specdecode.measurement.source import ParquetSource, TableSource
-from specdecode.measurement.two_readers import row_hashes
+from specdecode.measurement.two_readers import read_rows
 from tests.measurement.factories import START, record, run, shuffled
 
 ROWS = run(20)
@@ -159,7 +159,7 @@ def test_wide_rows_are_hashed_in_smaller_parts(monkeypatch):
 
 
 def test_very_many_different_labels_are_each_hashed(monkeypatch):
-    monkeypatch.setattr("specdecode.measurement.encoding._MOST_COMBINED", 3)
+    monkeypatch.setattr("specdecode.measurement.coding._MOST_COMBINED", 3)
     monkeypatch.setattr("specdecode.measurement.encoding.MANY", 2)
 
     assert rows_sha256(ROWS) == plainly(ROWS)
@@ -184,13 +184,13 @@ def grouped(tmp_path):
 
 
 def test_two_processes_find_the_digest_of_one(grouped):
-    assert digest_of(row_hashes(ParquetSource(grouped), worth_it=1)) == rows_sha256(ROWS)
+    assert digest_of(read_rows(ParquetSource(grouped), worth_it=1).hashes) == rows_sha256(ROWS)
 
 
 def test_what_a_second_process_leaves_undone_is_done(grouped, monkeypatch):
     monkeypatch.setattr(two_readers.sys, "executable", "/bin/false")
 
-    assert digest_of(row_hashes(ParquetSource(grouped), worth_it=1)) == rows_sha256(ROWS)
+    assert digest_of(read_rows(ParquetSource(grouped), worth_it=1).hashes) == rows_sha256(ROWS)
 
 
 @pytest.mark.parametrize("bad", [[2], [100], [2, 100], [119]])
@@ -206,7 +206,7 @@ def test_the_first_faulty_row_is_named_whichever_process_finds_it(tmp_path, bad)
     label = f"row {bad[0]} \\({ROWS[bad[0]].request_id}\\): ttft_s"
     for worth_it in (1, 10**9):
         with pytest.raises(FaultyRowError, match=label):
-            row_hashes(ParquetSource(tmp_path / "r.parquet"), worth_it=worth_it)
+            read_rows(ParquetSource(tmp_path / "r.parquet"), worth_it=worth_it)
 
 
 def test_a_fault_of_the_later_half_that_is_no_rows_is_told_too(tmp_path):
@@ -218,7 +218,7 @@ def test_a_fault_of_the_later_half_that_is_no_rows_is_told_too(tmp_path):
     pq.write_table(table, tmp_path / "r.parquet", row_group_size=13)
 
     with pytest.raises(EvidenceError, match="not JSON that can be kept"):
-        row_hashes(ParquetSource(tmp_path / "r.parquet"), worth_it=1)
+        read_rows(ParquetSource(tmp_path / "r.parquet"), worth_it=1)
 
 
 def test_the_second_process_ends_with_the_first(tmp_path, monkeypatch):
@@ -236,6 +236,6 @@ def test_the_second_process_ends_with_the_first(tmp_path, monkeypatch):
 
     monkeypatch.setattr(two_readers.subprocess, "Popen", recorded)
     with pytest.raises(FaultyRowError, match="row 0"):
-        row_hashes(ParquetSource(tmp_path / "r.parquet"), worth_it=1)
+        read_rows(ParquetSource(tmp_path / "r.parquet"), worth_it=1)
 
     assert started[0].returncode is not None

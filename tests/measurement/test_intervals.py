@@ -29,7 +29,7 @@ def _two_prompts():
 
 
 def test_speed_ratio_is_pooled_throughput_over_pooled_throughput():
-    interval = ratio_interval(SPEED, pair(_two_prompts(), "block", "plain"), level=0.95, seed=1)
+    interval = ratio_interval(SPEED, pair(_two_prompts(), "block", "plain"), level=0.95)
 
     assert interval.estimate == pytest.approx(2.0)
     assert (interval.n, interval.level) == (2, 0.95)
@@ -43,7 +43,7 @@ def test_replies_of_different_length_do_not_distort_the_ratio():
         record("c", e2e_s=1.0),
         record("c", arm="block", e2e_s=1.0, output_tokens=1, output_token_ids=[1], tpot_s=None),
     ]
-    interval = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.95, seed=1)
+    interval = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.95)
 
     assert interval.estimate == pytest.approx((21 / 3.0) / (15 / 3.0))
 
@@ -54,10 +54,10 @@ def test_one_prompt_gives_no_interval_even_with_two_settings():
     pairing = pair(rows, "block", "plain")
 
     assert len(pairing.pairs) == 2
-    assert ratio_interval(SPEED, pairing, level=0.95, seed=1) is None
+    assert ratio_interval(SPEED, pairing, level=0.95) is None
     assert difference_interval(METRICS["quality"], pairing, level=0.95, seed=1) is None
     assert quantile_ratio_interval(METRICS["tpot_s"], pairing, 0.95, level=0.95, seed=1) is None
-    assert metric_interval(SPEED, rows, level=0.95, seed=1) is None
+    assert metric_interval(SPEED, rows, level=0.95) is None
 
 
 def test_settings_of_one_prompt_are_resampled_together():
@@ -67,25 +67,35 @@ def test_settings_of_one_prompt_are_resampled_together():
         r.model_copy(update={"sampling": r.sampling | {"name": "again"}, "request_id": "x"})
         for r in rows
     ]
-    once = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.95, seed=1)
-    twice = ratio_interval(SPEED, pair([*rows, *copies], "block", "plain"), level=0.95, seed=1)
+    once = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.95)
+    twice = ratio_interval(SPEED, pair([*rows, *copies], "block", "plain"), level=0.95)
 
     assert (once.low, once.high, once.n) == pytest.approx((twice.low, twice.high, twice.n))
 
 
-def test_row_order_does_not_matter_and_the_seed_does():
+def test_row_order_does_not_matter_and_the_seed_does_where_something_is_drawn():
     rows = run(30)
 
-    def speed(records, seed):
-        return ratio_interval(SPEED, pair(records, "block", "plain"), level=0.9, seed=seed)
+    def speed(records):
+        return ratio_interval(SPEED, pair(records, "block", "plain"), level=0.9)
 
     def length(records):
         metric = METRICS["mean_acceptance_length"]
-        return metric_interval(metric, [r for r in records if r.arm == "block"], level=0.9, seed=3)
+        return metric_interval(metric, [r for r in records if r.arm == "block"], level=0.9)
 
-    assert speed(rows, 3) == speed(shuffled(rows, 1), 3)
-    assert speed(rows, 3) != speed(rows, 4)
-    assert length(rows) == length(shuffled(rows, 2))
+    def tail(records, seed):
+        pairing = pair(records, "block", "plain")
+        return quantile_ratio_interval(METRICS["e2e_s"], pairing, 0.95, level=0.9, seed=seed)
+
+    def score(records, seed):
+        pairing = pair(records, "block", "plain")
+        return difference_interval(METRICS["quality"], pairing, level=0.9, seed=seed)
+
+    mixed = shuffled(rows, 1)
+    assert speed(rows) == speed(mixed)
+    assert length(rows) == length(mixed)
+    assert tail(rows, 3) == tail(mixed, 3) != tail(rows, 4)
+    assert score(rows, 3) == score(mixed, 3)
 
 
 def test_tail_ratio_compares_the_same_quantile():
@@ -107,7 +117,7 @@ def test_a_prompt_missing_in_one_arm_is_not_compared(gap):
         rows.append(record("c", arm="block", e2e_s=None))
     pairing = pair(rows, "block", "plain")
 
-    interval = ratio_interval(SPEED, pairing, level=0.95, seed=1)
+    interval = ratio_interval(SPEED, pairing, level=0.95)
 
     assert (interval.estimate, interval.n) == (pytest.approx(2.0), 2)
     assert pairing.unpaired == ((("c", "greedy"),) if gap != "metric" else ())
@@ -120,7 +130,7 @@ def test_a_baseline_of_zero_gives_no_ratio():
 
     pairing = pair(rows, "block", "plain")
 
-    assert ratio_interval(METRICS["acceptance_rate"], pairing, level=0.95, seed=1) is None
+    assert ratio_interval(METRICS["acceptance_rate"], pairing, level=0.95) is None
 
 
 def test_intervals_cover_the_true_speed_ratio_about_as_often_as_stated():
@@ -136,7 +146,7 @@ def test_intervals_cover_the_true_speed_ratio_about_as_often_as_stated():
             noise = rng.lognormal(0, 0.2, size=2)
             rows.append(record(f"p{i}", e2e_s=cost * tokens * noise[0], **common))
             rows.append(record(f"p{i}", "block", e2e_s=cost * tokens * noise[1] / 1.5, **common))
-        found = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.9, seed=1)
+        found = ratio_interval(SPEED, pair(rows, "block", "plain"), level=0.9)
         hits += found.low <= 1.5 <= found.high
 
     assert hits >= 160

@@ -7,7 +7,7 @@ import pytest
 
 from specdecode.measurement import intervals
 from specdecode.measurement.records import to_table
-from specdecode.measurement.summary import position_rows, speed_rows, summarise
+from specdecode.measurement.summary import summarise
 from tests.measurement.factories import record, run, shuffled
 
 
@@ -107,13 +107,11 @@ def test_a_missing_baseline_gives_null_comparisons():
     assert comparison["speed_ratio"]["estimate"] is None
 
 
-def test_plot_tables_are_flat_and_keep_thin_strata(summary):
-    positions = position_rows(summary)
-    speeds = speed_rows(summary)
+def test_positions_are_numbered_from_one_and_thin_strata_are_kept(summary):
+    [overall] = [scope for scope in summary["scopes"] if scope["by"] == "overall"]
+    positions = overall["arms"]["block"]["acceptance_by_position"]
+    assert [position["position"] for position in positions] == [1, 2, 3, 4]
 
-    block = [p for p in positions if p["arm"] == "block" and p["sampling"] == "all"]
-    assert [p["position"] for p in block] == [1, 2, 3, 4]
-    thin = next(r for r in speeds if r["value"] == "translate" and r["arm"] == "block")
-    assert (thin["estimate"], thin["n"]) == (None, 0)
-    for row in (*positions, *speeds):
-        assert not any(isinstance(value, dict | list) for value in row.values())
+    [thin] = [scope for scope in summary["scopes"] if scope["value"] == "translate"]
+    speed = thin["comparisons"]["block"]["speed_ratio"]
+    assert (speed["estimate"], speed["n"]) == (None, 0)

@@ -16,6 +16,7 @@ from specdecode.models import (
     resolve_source,
     sha256_file,
 )
+from specdecode.models.fingerprint import tokenizer_sha256
 from specdecode.models.load import pick_device
 from specdecode.models.source import is_derived
 from tests.tiny_models import write_tiny_model
@@ -119,6 +120,14 @@ def test_one_changed_byte_changes_its_own_part_only(folder, tmp_path, file, part
     after = fingerprint_folder(folder).to_json()
 
     assert {name for name in before if before[name] != after[name]} == {part}
+
+
+def test_the_tokenizers_part_is_the_same_without_weights(folder):
+    (folder / "tokenizer.odd").write_text("no part of a model")
+    whole = fingerprint_folder(folder).tokenizer
+    (folder / "model.safetensors").unlink()
+
+    assert tokenizer_sha256(folder) == whole
 
 
 def test_a_chat_template_in_the_tokenizer_settings_counts_too(folder):

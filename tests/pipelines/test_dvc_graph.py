@@ -26,7 +26,7 @@ HELPERS = {
     *("pipelines.console", "pipelines.digests", "pipelines.settings", "pipelines.stages.command"),
     # refuses parameters, but hands on those it lets through as they stand
     *("pipelines.parameters", "pipelines.quality", "pipelines.quality.settings"),
-    *("specdecode", "specdecode.errors", "specdecode.models.fingerprint"),
+    *("specdecode", "specdecode.durable", "specdecode.errors", "specdecode.models.fingerprint"),
     # names of files and kinds of drafts, shared by stages that depend on what these write
     *("pipelines.stages.draft", "pipelines.stages.sources", "specdecode.models.source"),
 }

@@ -90,7 +90,7 @@ FAULTS: dict[str, Fault] = {
     "prompt lengths are in range": put(prompt_tokens=201, prompt_token_ids=[1] * 201),
     "prompt_tokens counts the tokens": put(prompt_tokens=17),
     "each prompt has one turn": put(turns=["a", "b"]),
-    "halves are development and confirmation": put(split="test", order_index=0),
+    "halves are development and reserve": put(split="test", order_index=0),
     "order_index is a permutation in each half": copy_of_first("order_index"),
     "categories are known ones": put(category="poetry"),
     "languages are known ones": put(language="la"),
@@ -148,7 +148,7 @@ def test_a_lost_stratum_is_found_with_the_half_that_lacks_it() -> None:
         rows[:] = [
             row
             for row in rows
-            if (row["split"], row["category"]) != ("confirmation", "arithmetic")
+            if (row["split"], row["category"]) != ("reserve", "arithmetic")
             and (row["split"], row["language"]) != ("development", "de")
             and row["difficulty"] != "hard"
         ]
@@ -167,7 +167,7 @@ def test_a_lost_stratum_is_found_with_the_half_that_lacks_it() -> None:
         "order_index is a permutation in each half",
     } <= set(found)
     assert "more failed" in str(caught.value)
-    assert "confirmation/arithmetic" in found["every category is in both halves"]
+    assert "reserve/arithmetic" in found["every category is in both halves"]
     assert "development/de" in found["every language is in both halves"]
 
 
@@ -184,7 +184,7 @@ def test_a_thin_stratum_is_found_and_its_prompts_named(stratum: str) -> None:
 
 def test_near_duplicates_in_both_halves_are_found() -> None:
     first = next(r for r in ROWS if r["split"] == "development")
-    second = next(r for r in ROWS if r["split"] == "confirmation")
+    second = next(r for r in ROWS if r["split"] == "reserve")
 
     def straddle(rows: list[dict[str, Any]]) -> None:
         for row in rows:

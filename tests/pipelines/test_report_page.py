@@ -179,6 +179,15 @@ def test_missing_files_are_said_to_be_missing(full):
     assert "Environment: not recorded" in text
 
 
+def test_the_page_says_whether_the_plan_was_sealed(full):
+    entries = dict(full.manifest["entries"])
+    sealed = {**full.manifest, "entries": entries | {"plan.seal": "5a" * 32}}
+    assert "hashed, not sealed" in render(build_page(full))
+    text = render(build_page(replace(full, manifest=sealed)))
+    assert "hashed, not sealed" not in text
+    assert f"sealed before these rows were measured, seal SHA-256 {'5a' * 32}" in text
+
+
 def test_a_stratum_without_an_interval_is_insufficient_and_not_zero():
     rows = report_data.records(prompts=13)
     only = [

@@ -13,8 +13,17 @@ from pipelines.report.inputs import ReportPaths, load_inputs
 from pipelines.report.screenshot import find_browser, screenshot
 from pipelines.report.screenshot import main as screenshot_main
 from pipelines.stages.report import write_report
-from specdecode.errors import ConfigError, EvidenceError, MissingPrerequisiteError
+from specdecode.errors import (
+    ConfigError,
+    EvidenceError,
+    MissingPrerequisiteError,
+    TamperedError,
+)
+from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.effort import Effort
+from specdecode.governance.ledger import Ledger
 from specdecode.measurement.records import write_parquet
+from tests.governance.keys import HOUR, NOW
 from tests.pipelines import report_data
 
 PATHS = ReportPaths()
@@ -97,6 +106,27 @@ def test_a_broken_plan_is_named(project):
 def test_rows_that_are_not_rows_are_refused(project):
     (project / PATHS.rows).write_bytes(b"not rows")
     with pytest.raises(EvidenceError, match=r"rows\.parquet"):
+        load_inputs(project)
+
+
+def test_effort_is_read_from_the_ledger_for_this_plan_and_this_verdict(project, inputs):
+    assert load_inputs(project).effort == Effort()
+    digest, plan = sha256_hex((project / PATHS.verdict).read_bytes()), inputs.verdict["plan_sha256"]
+    book = Ledger(project / PATHS.ledger)
+    book.append("seal", {"plan_sha256": plan}, at=NOW)
+    book.append("seal", {"plan_sha256": "0" * 64}, at=NOW)
+    decision = {"verdict_sha256": digest, "decision": "approve"}
+    book.append("approval", decision, at=NOW + HOUR)
+    found = load_inputs(project).effort
+
+    assert found.seals == 1
+    assert [taken.since_seal_s for taken in found.decisions] == [3600.0]
+    assert "seal to “approve”" in write_report(project).read_text(encoding="utf-8")
+
+
+def test_a_broken_ledger_is_no_record(project):
+    (project / PATHS.ledger).write_text("{}\n")
+    with pytest.raises(TamperedError, match=r"ledger\.jsonl, line 1"):
         load_inputs(project)
 
 

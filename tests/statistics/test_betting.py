@@ -13,6 +13,7 @@ from specdecode.statistics.betting import (
     confidence_sequence,
     log_increments,
     log_wealth,
+    log_wealth_by_mean,
     predictable_bets,
 )
 
@@ -65,6 +66,14 @@ def test_log_form_equals_product_form_and_wealth_stays_positive(values, m):
 
     assert np.allclose(path, products, rtol=1e-8)
     assert (path > 0).all()
+
+
+@given(unit_lists, st.lists(st.floats(0, 1), min_size=1, max_size=4), st.sampled_from([0.5, 0.75]))
+def test_one_stream_tested_at_many_means_has_the_wealth_of_each(values, means, cap):
+    by_mean = log_wealth_by_mean(values, alpha=0.1, cap=cap)
+
+    for m in means:
+        assert by_mean(m).tolist() == log_wealth(values, m, alpha=0.1, cap=cap).tolist()
 
 
 @given(unit_lists, st.floats(0, 1))
@@ -145,6 +154,8 @@ def test_no_values_are_no_evidence():
         ([0.5], {"m": 1.5}, "tested mean"),
         ([0.5], {"m": 0.5, "alpha": 0.0}, "alpha"),
         ([0.5], {"m": 0.5, "cap": 1.0}, "cap"),
+        ([0.5], {"m": math.nan}, "tested mean"),
+        ([0.5], {"m": 0.5, "side": "grater"}, "side must be greater or less, not 'grater'"),
         ([[0.5]], {"m": 0.5}, "one-dimensional"),
     ],
 )

@@ -134,6 +134,8 @@ class TestCusum:
     [
         (lambda: EDetector(1.0, average_run_length=10), "m0"),
         (lambda: EDetector(0.5, average_run_length=1), "average_run_length"),
+        (lambda: EDetector(0.5, average_run_length=10, side="low"), "side must be"),
+        (lambda: Cusum(0.5, allowance=0, threshold=1, side="low"), "side must be"),
         (lambda: EDetector(0.5, average_run_length=10, stakes=()), "stake"),
         (lambda: EDetector(0.5, average_run_length=10, stakes=(1.0,)), "stake"),
         (lambda: EDetector(0.5, average_run_length=10).update([2.0]), "value 0 is 2.0"),

@@ -24,7 +24,7 @@ from specdecode.workload.compile import (
     reference_score,
     write_prompts,
 )
-from specdecode.workload.split import CONFIRMATION, DEVELOPMENT
+from specdecode.workload.split import DEVELOPMENT, RESERVE
 from tests.workload.examples import ByteTokenizer, compiled, prompt, prompt_set, scrambled
 
 
@@ -43,7 +43,7 @@ def test_a_base_model_without_template_gets_the_plain_text() -> None:
 def test_each_half_has_its_own_order_from_zero() -> None:
     table = compiled()
 
-    for half in (DEVELOPMENT, CONFIRMATION):
+    for half in (DEVELOPMENT, RESERVE):
         order = [r["order_index"] for r in table.to_pylist() if r["split"] == half]
         assert order == list(range(len(order)))
         assert order
@@ -99,7 +99,7 @@ def test_leaks_count_the_other_half_only() -> None:
     passage = scrambled("a", 14)
     texts = {"a": passage, "b": passage + " why", "c": passage, "d": "short"}
     norm = {name: texts[name] for name in texts}
-    split = {"a": DEVELOPMENT, "b": CONFIRMATION, "c": CONFIRMATION, "d": DEVELOPMENT}
+    split = {"a": DEVELOPMENT, "b": RESERVE, "c": RESERVE, "d": DEVELOPMENT}
 
     exact, overlap = leaks(texts, norm, split)
 

@@ -125,7 +125,7 @@ def test_all_prompts_of_a_split_come_in_order() -> None:
 
 
 def test_a_small_choice_still_sees_every_category_and_language() -> None:
-    chosen = select_prompts(compiled(), "confirmation", 6)
+    chosen = select_prompts(compiled(), "reserve", 6)
 
     cells = Counter(zip(*(chosen[c].to_pylist() for c in ("category", "language")), strict=True))
     assert chosen.num_rows == 6
@@ -143,6 +143,8 @@ def test_a_smaller_choice_is_part_of_a_larger_one() -> None:
 
 
 def test_impossible_choices_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'confirmation' is called 'reserve' now"):
+        select_prompts(compiled(), "confirmation")
     with pytest.raises(ConfigError, match="no split 'test'"):
         select_prompts(compiled(), "test")
     with pytest.raises(ConfigError, match="at least 1, found 0"):

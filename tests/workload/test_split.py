@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specdecode.errors import ConfigError
 from specdecode.workload import Prompt
-from specdecode.workload.split import CONFIRMATION, DEVELOPMENT, assign_splits, seeded_hash
+from specdecode.workload.split import DEVELOPMENT, RESERVE, assign_splits, seeded_hash
 from tests.workload.examples import (
     CATEGORIES,
     DIFFICULTIES,
@@ -47,7 +47,7 @@ def test_halves_of_a_stratum_differ_by_at_most_one(
     for p in prompts:
         stratum = (p.category, p.language, p.difficulty)
         lead[stratum] += 1 if split[p.prompt_id] == DEVELOPMENT else -1
-    assert set(split.values()) <= {DEVELOPMENT, CONFIRMATION}
+    assert set(split.values()) <= {DEVELOPMENT, RESERVE}
     assert all(abs(difference) <= 1 for difference in lead.values())
 
 
@@ -86,7 +86,7 @@ def test_margins_are_even_when_strata_hold_one_prompt_each() -> None:
     for field in ("category", "language", "difficulty"):
         counts = Counter((getattr(p, field), split[p.prompt_id]) for p in prompts)
         for value in {getattr(p, field) for p in prompts}:
-            assert abs(counts[value, DEVELOPMENT] - counts[value, CONFIRMATION]) <= 3
+            assert abs(counts[value, DEVELOPMENT] - counts[value, RESERVE]) <= 3
 
 
 def test_another_seed_gives_another_split() -> None:

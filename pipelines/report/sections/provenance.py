@@ -39,11 +39,20 @@ def plan_section(inputs: ReportInputs) -> Section:
     return Section(
         "plan",
         "Plan and parameters",
-        f"What had to be shown. The plan is hashed, not sealed: its history in Git says when which "
-        f"threshold was written. Plan SHA-256 {digest}.",
+        f"What had to be shown. {_sealed(inputs)} Plan SHA-256 {digest}.",
         (),
         tables,
     )
+
+
+def _sealed(inputs: ReportInputs) -> str:
+    seal = ((inputs.manifest or {}).get("entries") or {}).get("plan.seal")
+    if seal is None:
+        return (
+            "The plan is hashed, not sealed: its history in Git says when which threshold was "
+            "written."
+        )
+    return f"The plan was sealed before these rows were measured, seal SHA-256 {seal}."
 
 
 def environment_section(inputs: ReportInputs) -> Section:

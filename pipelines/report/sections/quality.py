@@ -12,7 +12,7 @@ from specdecode.measurement.intervals import difference_interval, metric_interva
 from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.pairing import pair
 from specdecode.measurement.records import Record
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 
 def quality_section(inputs: ReportInputs) -> Section:
@@ -63,14 +63,13 @@ def _by_kind(inputs: ReportInputs) -> list[tuple[str, list[Record]]]:
 
 def _score(rows: Sequence[Record], arm: str, inputs: ReportInputs) -> Estimate:
     own = [row for row in rows if row.arm == arm]
-    return _read(
-        metric_interval(METRICS["quality"], own, level=_level(inputs), seed=_seed(inputs)), own
-    )
+    return _read(metric_interval(METRICS["quality"], own, level=_level(inputs)), own)
 
 
 def _read(found: Interval | None, own: Sequence[Record]) -> Estimate:
     if found is not None:
-        return Estimate(found.estimate, found.low, found.high, found.n)
+        # A mean of scores lies between 0 and 1, however far Student's t reaches.
+        return Estimate(found.estimate, max(found.low, 0.0), min(found.high, 1.0), found.n)
     known = [row.quality for row in own if row.quality is not None]
     return Estimate(sum(known) / len(known), n=len(known)) if known else MISSING
 

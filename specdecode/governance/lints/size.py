@@ -76,6 +76,8 @@ def _out_of_reach(plan: Plan) -> Iterator[str]:
 
 def _longer_than_allowed(plan: Plan) -> Iterator[str]:
     for stage in plan.stages:
+        if stage.sequential:  # which no number of prompts makes complete
+            continue
         expected = stage.prompts_expected or plan.prompts_expected
         profile, most = max(expected.items(), key=lambda entry: entry[1])
         if stage.n_max is not None and stage.unit == "prompt" and most > stage.n_max:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specdecode.governance.lints.base import Lint
-from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_schema import Plan
-from specdecode.governance.plan_stages import FIXED_N
 from specdecode.governance.rules.acceptance_length import AcceptanceLength
 from specdecode.governance.rules.base import Rule
 from specdecode.governance.rules.error_rate import ErrorRate
@@ -78,25 +76,6 @@ def _metric_without_owner(plan: Plan) -> Iterator[str]:
     return (f"metric {metric.name} has no owner" for metric in plan.metrics if metric.owner is None)
 
 
-def _bounded(metric: PlanMetric) -> bool:
-    if metric.transform == "indicator":
-        return True
-    return metric.transform in ("none", "difference") and metric.bounds.high is not None
-
-
-def _unbounded_metric(plan: Plan) -> Iterator[str]:
-    metrics = {metric.name: metric for metric in plan.metrics}
-    for stage in plan.stages:
-        if stage.method in FIXED_N:
-            continue
-        for name in stage.metrics:
-            if not _bounded(metrics[name]):
-                yield (
-                    f"{stage.name} judges {name} by {stage.method}, which needs bounds known in "
-                    f"advance; as {metrics[name].transform} it has none"
-                )
-
-
 LINTS = (
     Lint(
         "metric-without-margin",
@@ -117,11 +96,5 @@ LINTS = (
         "error",
         _metric_without_owner,
         "name who acts when it moves, or leave the metric out",
-    ),
-    Lint(
-        "unbounded-metric",
-        "error",
-        _unbounded_metric,
-        "give low and high, or make it an indicator with a limit",
     ),
 )

@@ -25,7 +25,5 @@ class AcceptanceLength(IntervalRule):
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
         requests = evidence.requests(self.arm, self.sampling)
-        interval = metric_interval(
-            METRICS["mean_acceptance_length"], requests, level=self.level, seed=evidence.seed
-        )
+        interval = metric_interval(METRICS["mean_acceptance_length"], requests, level=self.level)
         return [self.judge(interval, self.threshold)]

@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.verdict import Outcome, RuleResult
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 Text = Annotated[str, Field(min_length=1)]
 Level = Annotated[float, Field(gt=0.5, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
 FEWEST_PROMPTS = 20
-"""Least `n_min` of a primary rule. A bootstrap interval of fewer prompts is too narrow: it covers
-the truth clearly less often than its level says, and a primary rule turns it into a GO."""
+"""Least `n_min` of a primary rule. Fewer prompts stand for too little traffic, and what one of them
+contributes is too far from normal for Student's t."""
 
 
 class Rule(BaseModel, ABC):

@@ -27,5 +27,5 @@ class EfficiencyGain(IntervalRule):
         """One entry."""
         pairs = evidence.pairs(self.arm, baseline=self.versus, sampling=self.sampling)
         metric = METRICS["mean_acceptance_length"]
-        interval = ratio_interval(metric, pairs, level=self.level, seed=evidence.seed)
+        interval = ratio_interval(metric, pairs, level=self.level)
         return [self.judge(interval, self.threshold, n=pairs.prompts)]

@@ -25,7 +25,5 @@ class SpeedRatio(IntervalRule):
     def evaluate(self, evidence: Evidence) -> list[RuleResult]:
         """One entry."""
         pairs = evidence.pairs(self.arm, sampling=self.sampling)
-        interval = ratio_interval(
-            METRICS["output_tokens_per_s"], pairs, level=self.level, seed=evidence.seed
-        )
+        interval = ratio_interval(METRICS["output_tokens_per_s"], pairs, level=self.level)
         return [self.judge(interval, self.threshold, n=pairs.prompts)]

@@ -13,7 +13,7 @@ from specdecode.governance.verdict import RuleResult
 from specdecode.measurement.grid import Pairs
 from specdecode.measurement.intervals import difference_interval, ratio_interval
 from specdecode.measurement.metrics import METRICS
-from specdecode.statistics.bootstrap import Interval
+from specdecode.statistics.interval import Interval
 
 Stratum = Literal["category", "language", "difficulty", "sampling"]
 
@@ -68,6 +68,6 @@ class Strata(IntervalRule):
     def _comparison(self, level: float, seed: int) -> Callable[[Pairs], Interval | None]:
         if self.measure == "speed_ratio":
             metric = METRICS["output_tokens_per_s"]
-            return lambda pairs: ratio_interval(metric, pairs, level=level, seed=seed)
+            return lambda pairs: ratio_interval(metric, pairs, level=level)
         metric = METRICS["quality"]
         return lambda pairs: difference_interval(metric, pairs, level=level, seed=seed)

@@ -26,5 +26,5 @@ class TokenAmplification(IntervalRule):
         """One entry."""
         metric = METRICS["target_tokens_per_output_token"]
         requests = evidence.requests(self.arm, self.sampling)
-        interval = metric_interval(metric, requests, level=self.level, seed=evidence.seed)
+        interval = metric_interval(metric, requests, level=self.level)
         return [self.judge(interval, self.threshold)]

@@ -25,6 +25,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
@@ -150,6 +151,13 @@ class Bundle:
             self._parsed["rows"] = [parse(line, "rows.jsonl") for line in self.lines("rows.jsonl")]
         found: list[Row] = self._parsed["rows"]
         return found
+
+    @property
+    def live(self) -> Any:
+        """The stage that the rows come from, if its metrics are judged look by look; else None."""
+        stages = {row["stage"] for row in self.rows}
+        own = [stage for stage in self.json("plan.json")["stages"] if {stage["name"]} == stages]
+        return own[0] if own and own[0]["method"] != "fixed-n" else None
 
     @property
     def plan(self) -> Any:
@@ -374,6 +382,12 @@ def parts(metric: str, row: Row) -> tuple[float, float] | None:
         "mean_acceptance_length": (plus(steps, row["accepted"]), steps),
         "target_tokens_per_output_token": (row["target_tokens"], tokens),
         "quality": (row["quality"], 1),
+        "output_tokens": (tokens, 1),
+        "acceptance_rate": (row["accepted"], row["drafted"]),
+        "output_tokens_per_step": (tokens, steps),
+        "draft_share": (row["draft_s"], row["e2e_s"]),
+        "verify_share": (row["verify_s"], row["e2e_s"]),
+        "other_share": (row["other_s"], row["e2e_s"]),
     }[metric]
     usable = row["error"] is None and top is not None and bottom is not None and bottom > 0
     return (top, bottom) if usable else None
@@ -478,6 +492,136 @@ def integrity(bundle: Bundle) -> dict[str, str]:
     }  # fmt: skip
 
 
+# --- intervals ------------------------------------------------------------------------------------
+
+Ends = Optional[tuple[float, float]]
+CAP, LOOKS, CHUNK = 0.75, 4096, 256  # of the bets
+
+
+def beta_share(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
+    if not 0 < x < 1:
+        return min(max(x, 0.0), 1.0)
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges fast
+        return 1 - beta_share(1 - x, b, a)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
+    value, above, below, m, even = 1.0, 1.0, 0.0, 0, False
+    while True:  # modified Lentz: value = 1 + d_1/(1 + d_2/(1 + ...))
+        if even:
+            m += 1
+            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        else:
+            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        below = 1 / (1 + d * below or 1e-300)
+        above = 1 + d / above or 1e-300
+        value, even = value * above * below, not even
+        if abs(above * below - 1) < 1e-15:
+            return front / value
+
+
+def turning(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Where a condition that holds from `low` on ceases to, before `high`."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def student(level: float, freedom: int) -> float:
+    """What |T| exceeds with chance 1 - level, T of Student's distribution."""
+
+    def beyond(t: float) -> bool:
+        return beta_share(freedom / (freedom + t * t), freedom / 2, 0.5) > 1 - level
+
+    high = 1.0
+    while beyond(high):
+        high *= 2
+    return turning(beyond, 0.0, high)
+
+
+def jackknife(sums: list[list[float]], level: float) -> Ends:
+    """Student's t by leaving out one prompt at a time, of the sums of each prompt.
+
+    Two sums are a numerator and a denominator; four are those of a ratio above and one below, which
+    are compared on the scale of logarithms.
+    """
+    k, logs = len(sums), len(sums[0]) == 4
+    if k < 2:
+        return None
+    whole = [math.fsum(column) for column in zip(*sums)]
+
+    def scaled(parts: list[float]) -> float:
+        ratio = parts[0] / parts[1] / (parts[2] / parts[3] if logs else 1)
+        return math.log(ratio) if logs else ratio
+
+    try:
+        center = scaled(whole)
+        without = [scaled([w - p for w, p in zip(whole, parts)]) for parts in sums]
+        mean = math.fsum(without) / k
+        error = math.sqrt((k - 1) / k * math.fsum((w - mean) ** 2 for w in without))
+        reach = student(level, k - 1) * error
+        ends = center - reach, center + reach
+        return (math.exp(ends[0]), math.exp(ends[1])) if logs else ends
+    except (ArithmeticError, ValueError):  # a denominator hangs on one prompt; a ratio is not > 0
+        return None
+
+
+def drawn_order(n: int, seed: int) -> list[int]:
+    """Places in the order of their SplitMix64 numbers."""
+    full = 2**64 - 1
+
+    def number(i: int) -> int:
+        z = (seed + (i + 1) * 0x9E3779B97F4A7C15) & full
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & full
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & full
+        return z ^ (z >> 31)
+
+    return sorted(range(n), key=number)
+
+
+def betting(differences: list[float], level: float, seed: int) -> Ends:
+    """Betting on the mean of differences in [-1, 1], one a prompt, in their sealed order."""
+    n = len(differences)
+    if n < 2:
+        return None
+    values = [min(max((differences[i] + 1) / 2, 0.0), 1.0) for i in drawn_order(n, seed)]
+    needed, chunk = math.log(2 / (1 - level)), min(CHUNK, max(1, n // LOOKS))
+
+    def lower(values: list[float]) -> float:
+        bets, total, squares, variance = [], 0.0, 0.0, 0.25
+        for i, value in enumerate(values, 1):
+            bets.append(math.sqrt(2 * needed / (n * variance)))
+            total += value
+            squares += (value - (0.5 + total) / (i + 1)) ** 2
+            variance = (0.25 + squares) / (i + 1)
+
+        def reached(m: float) -> bool:
+            wealth, factor = 0.0, 1.0
+            for i, (bet, value) in enumerate(zip(bets, values), 1):
+                factor *= 1 + min(bet, CAP / m if m > 0 else bet) * (value - m)
+                if i % chunk == 0 or i == n:
+                    wealth, factor = wealth + math.log(factor), 1.0
+                    if wealth >= needed:
+                        return True
+            return False
+
+        return turning(reached, 0.0, 1.0) if reached(0.0) else 0.0
+
+    return 2 * lower(values) - 1, 1 - 2 * lower([1 - value for value in values])
+
+
+def proportion(found: int, n: int, level: float) -> Ends:
+    """Clopper-Pearson."""
+    a = (1 - level) / 2
+    low = turning(lambda p: beta_share(p, found, n - found + 1) < a, 0.0, 1.0) if found else 0.0
+    if found == n:
+        return low, 1.0
+    return low, turning(lambda p: beta_share(p, found + 1, n - found) < 1 - a, 0.0, 1.0)
+
+
 # --- the rules' numbers ---------------------------------------------------------------------------
 
 
@@ -486,12 +630,19 @@ class Estimate:
 
     n: different prompts (for error rates requests) behind it. bare: those named when no interval
     could be stated. fragile: some denominator is 0, so that a resample may have had no value.
+    ends: the interval at a level; None for tails, whose ends come from numpy's random numbers.
     """
 
-    def __init__(self, value: float | None, names: Iterable[str] = (),
-                 bare: Iterable[str] = (), fragile: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        value: float | None,
+        names: Iterable[str] = (),
+        bare: Iterable[str] = (),
+        fragile: bool = False,
+        ends: Callable[[float], Ends] | None = None,
+    ) -> None:
         self.value, self.n, self.bare = value, len(set(names)), len(set(bare))
-        self.fragile = fragile
+        self.fragile, self.ends = fragile, ends
 
 
 Estimates = dict[Optional[str], Estimate]  # by stratum; None is all prompts
@@ -521,7 +672,15 @@ def paired(rows: list[Row], arm: str, base: str) -> Pairs:
     ]
 
 
-def compare(kind: str, metric: str, pairs: Pairs, q: float = 0.5) -> Estimate:
+def by_prompt(names: Iterable[str], numbers: Iterable[Sequence[float]]) -> list[list[float]]:
+    """Sums over the rows of each prompt, in the order of their names."""
+    found: dict[str, list[Sequence[float]]] = {}
+    for name, row in zip(names, numbers):
+        found.setdefault(name, []).append(row)
+    return [[math.fsum(column) for column in zip(*rows)] for _, rows in sorted(found.items())]
+
+
+def compare(kind: str, metric: str, pairs: Pairs, seed: int, q: float = 0.5) -> Estimate:
     """Arm against base: ratio of pooled metrics, mean difference, or ratio of quantiles."""
     prompts = [base["prompt_id"] for base, _ in pairs]
     found = zip(prompts, (parts(metric, a) for _, a in pairs), (parts(metric, b) for b, _ in pairs))
@@ -531,11 +690,17 @@ def compare(kind: str, metric: str, pairs: Pairs, q: float = 0.5) -> Estimate:
     names, arms, bases = [n for n, _, _ in both], [a for _, a, _ in both], [b for _, _, b in both]
     ours, theirs = [top / bottom for top, bottom in arms], [top / bottom for top, bottom in bases]
     if kind == "difference":
-        return Estimate(math.fsum(a - b for a, b in zip(ours, theirs)) / len(both), names, prompts)
-    above, below = pooled(arms), pooled(bases)
+        sums = by_prompt(names, ((a - b, 1.0) for a, b in zip(ours, theirs)))
+        means = [total / count for total, count in sums]
+        mean = math.fsum(means) / len(means)
+        return Estimate(mean, names, prompts, ends=lambda level: betting(means, level, seed))
     if kind == "quantiles":
         above, below = quantile(ours, q), quantile(theirs, q)
-    return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+        return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+    above, below = pooled(arms), pooled(bases)
+    sums = by_prompt(names, ((*a, *b) for a, b in zip(arms, bases)))
+    return Estimate(above / below if below else None, names, prompts,
+                    ends=lambda level: jackknife(sums, level))  # fmt: skip
 
 
 SINGLE = {
@@ -552,19 +717,22 @@ COMPARED = {
 
 def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
     """The numbers of a rule."""
-    kind = rule["kind"]
+    kind, seed = rule["kind"], plan["bootstrap_seed"]
     rows = [row for row in rows if rule.get("sampling") in (None, setting(row))]
     own = [row for row in rows if row["arm"] == rule["arm"]]
     if kind == "losslessness":
         return {None: Estimate(None)}
     if kind == "error_rate":
-        failed = sum(row["error"] is not None for row in own)
-        return {None: Estimate(failed / len(own) if own else None, (r["request_id"] for r in own))}
+        n, failed = len(own), sum(row["error"] is not None for row in own)
+        return {None: Estimate(failed / n if n else None, (r["request_id"] for r in own),
+                               ends=lambda level: proportion(failed, n, level))}  # fmt: skip
     if kind in SINGLE:
         found = [(row["prompt_id"], parts(SINGLE[kind], row)) for row in own]
         known = [(prompt, pair) for prompt, pair in found if pair]
         value = pooled([pair for _, pair in known]) if known else None
-        return {None: Estimate(value, (prompt for prompt, _ in known))}
+        sums = by_prompt(*zip(*known)) if known else []
+        return {None: Estimate(value, (prompt for prompt, _ in known),
+                               ends=lambda level: jackknife(sums, level))}  # fmt: skip
     how, q = COMPARED.get(rule["measure"] if kind == "strata" else kind), 0.5
     if kind == "tail_latency":
         how, q = ("quantiles", rule["metric"]), rule["quantile"]
@@ -579,8 +747,8 @@ def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
         return [(b, a) for b, a in pairs if (setting(b) if by == "sampling" else b[by]) == value]
 
     if kind != "strata":
-        return {None: compare(*how, pairs, q)}
-    return {f"{by}={value}": compare(*how, within(by, value)) for by, value in strata}
+        return {None: compare(*how, pairs, seed, q)}
+    return {f"{by}={value}": compare(*how, within(by, value), seed) for by, value in strata}
 
 
 def lossless(rule: Any, bundle: Bundle) -> str:
@@ -619,7 +787,7 @@ def outcome_of(rule: Any, entry: Any, threshold: float) -> str:
 def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
     """Compare the entries of one rule with what plan and rows give.
 
-    An interval's ends are taken as they are: they come from numpy's random numbers.
+    The ends of a tail's interval are taken as they are: they come from numpy's random numbers.
     """
     kind, found = rule["kind"], estimates(rule, bundle.plan, bundle.rows)
     need(sorted(map(str, found)) == sorted(str(entry["stratum"]) for entry in entries),
@@ -634,14 +802,17 @@ def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
         need(entry["threshold"] == threshold,
              f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
         value, n = own.value, own.n
+        ends = own.ends(level) if own.ends and value is not None else None
         if entry["estimate"] is None:  # no interval could be stated
-            need(value is None or n < 2 or own.fragile, f"the estimate {value}{where} was left out")
+            none = ends is None if own.ends else value is None or n < 2 or own.fragile
+            need(none, f"the estimate {value}{where} was left out")
             value, n = None, own.bare
-        same = value == entry["estimate"] or (
-            value is not None
-            and math.isclose(value, entry["estimate"], rel_tol=1e-9, abs_tol=1e-12)
-        )
-        need(same, f"estimate {entry['estimate']}{where}, the rows give {value}")
+        for name, wanted in zip(("estimate", "low", "high"), (value, *(ends or ()))):
+            same = wanted == entry[name] or (
+                None not in (wanted, entry[name])
+                and math.isclose(wanted, entry[name], rel_tol=1e-8, abs_tol=1e-8)
+            )
+            need(same, f"{name} {entry[name]}{where}, the rows give {wanted}")
         need(kind == "losslessness" or entry["n"] == n, f"n {entry['n']}{where}, the rows have {n}")
         need(
             entry["level"] == (None if value is None else level), f"level{where} is not the plan's"
@@ -651,13 +822,369 @@ def judge(rule: Any, bundle: Bundle, entries: list[Any]) -> None:
         )
         need(entry["outcome"] == outcome,
              f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
-        if value is not None and outcome != "insufficient":
+        if value is not None and own.ends is None:
             slack = 1e-9 * max(1.0, abs(value))
-            need(entry["low"] - slack <= value <= entry["high"] + slack,
-                 f"the interval{where} does not hold the estimate")  # fmt: skip
+            need(entry["low"] <= entry["high"] + slack, f"the interval{where} is upside down")
         reported = outcome == "insufficient" and rule.get("insufficient") == "report"
         need(entry["counts"] is not (rule["role"] == "secondary" or reported),
              f"whether it counts{where} is not as planned")  # fmt: skip
+
+
+# --- stages that are looked at again and again ----------------------------------------------------
+
+NEEDED = {
+    "ttft_s": ("ttft_s",), "tpot_s": ("ttft_s", "e2e_s", "output_tokens"), "e2e_s": ("e2e_s",),
+    "output_tokens_per_s": ("output_tokens", "e2e_s"), "output_tokens": ("output_tokens",),
+    "mean_acceptance_length": ("steps", "accepted"), "acceptance_rate": ("drafted", "accepted"),
+    "output_tokens_per_step": ("output_tokens", "steps"),
+    "target_tokens_per_output_token": ("target_tokens", "output_tokens"),
+    "draft_share": ("draft_s", "e2e_s"), "verify_share": ("verify_s", "e2e_s"),
+    "other_share": ("other_s", "e2e_s"),
+}  # fmt: skip
+"""What a successful request must tell to have a metric."""
+
+
+def candidate_of(plan: Any) -> str:
+    """Name of the arm to be released; a live stage has one."""
+    return next(str(arm["name"]) for arm in plan["arms"] if arm["role"] == "candidate")
+
+
+def share_of(profile: Any) -> str | None:
+    """The step of a canary that a row's profile names."""
+    try:
+        return f"{float(profile):g}"
+    except (TypeError, ValueError):
+        return None
+
+
+def metrics_of(plan: Any, stage: Any) -> list[Any]:
+    """The metrics of a stage, in its order."""
+    named = {metric["name"]: metric for metric in plan["metrics"]}
+    return [named[name] for name in stage["metrics"]]
+
+
+def role_in(metric: Any, stage: Any) -> str:
+    """A metric's role there: watch shows nothing more, it raises alarms."""
+    alone = stage["name"] == "watch" and metric["role"] == "primary"
+    return "guardrail" if alone else str(metric["role"])
+
+
+def alarm_level(plan: Any, stage: Any) -> float:
+    """What each alarm has of the stage's alarm_alpha."""
+    guardrails = sum(role_in(metric, stage) == "guardrail" for metric in metrics_of(plan, stage))
+    strata, steps = sum(map(len, plan["strata"].values())), len(stage["steps"] or [None])
+    count = guardrails * steps * (1 + strata) + (stage["steps"] is not None)
+    return float(stage["alarm_alpha"] / max(1, count))
+
+
+def lacks(row: Row, plan: Any, metrics: Iterable[Any]) -> bool:
+    """Whether a successful request lacks a number that a metric with a say needs of its arm."""
+    ours = row["arm"] == candidate_of(plan)
+    needed = {
+        field
+        for metric in metrics
+        if metric["role"] != "secondary" and (ours or metric["transform"] == "difference")
+        for field in NEEDED.get(metric["name"], ())
+    }
+    return row["error"] is None and any(row[field] is None for field in needed)
+
+
+def off_ratio(candidate: Sequence[bool], share: float, level: float) -> bool:
+    """Whether the sequential test of the candidate's share raised an alarm at some unit."""
+    prior, seen, log_e = (200 * (1 - share), 200 * share), [0, 0], 0.0
+    weights = (1 - share, share)
+    for assigned in candidate:  # B(a + n) / B(a) / prod theta^n, one unit more at a time
+        arm = int(assigned)
+        log_e += math.log((prior[arm] + seen[arm]) / (200 + sum(seen)) / weights[arm])
+        seen[arm] += 1
+        if log_e >= math.log(1 / level):
+            return True
+    return False
+
+
+def ratios(plan: Any, stage: Any, rows: list[Row]) -> str:
+    """Steps of a canary whose arms did not get, or report, their shares."""
+    level = alarm_level(plan, stage) / (2 * len(stage["steps"]))
+    arms, found = (baseline_of(plan), candidate_of(plan)), []
+    rows = sorted(rows, key=lambda row: (when(row["started_at"]), row["request_id"]))
+    for step in stage["steps"]:
+        own = [r for r in rows if share_of(r["profile"]) == f"{step:g}" and r["arm"] in arms]
+        usable = [row for row in own if not lacks(row, plan, metrics_of(plan, stage))]
+        for counted in (own, usable):
+            units: dict[str, bool] = {}
+            for row in counted:
+                name = row["prompt_id"]
+                if stage["unit"] == "conversation":
+                    name = name.rpartition("/")[0] or name
+                name = row["request_id"] if stage["unit"] == "request" else name
+                units.setdefault(name, row["arm"] == arms[1])
+            if off_ratio(list(units.values()), step, level):
+                found.append(f"step {step:g}")
+    return some(found)
+
+
+def live_gaps(plan: Any, stage: Any, rows: list[Row]) -> tuple[int, int]:
+    """Requests that lack something, of how many; of the worse arm where they are not paired."""
+    arms, metrics = (baseline_of(plan), candidate_of(plan)), metrics_of(plan, stage)
+    if stage["name"] != "shadow":
+        found = [[lacks(row, plan, metrics) for row in rows if row["arm"] == arm] for arm in arms]
+        return max(
+            ((sum(own), len(own)) for own in found if own), key=lambda each: each[0] / each[1]
+        )
+    pairs: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        if row["arm"] in arms:
+            pairs.setdefault((row["prompt_id"], setting(row)), {})[row["arm"]] = row
+    wrong = 0
+    for pair in pairs.values():
+        scores = {row["quality"] is None for row in pair.values() if row["error"] is None}
+        gap = (
+            len(pair) < 2 or len(scores) > 1 or any(lacks(r, plan, metrics) for r in pair.values())
+        )
+        wrong += gap
+    return wrong, len(pairs)
+
+
+def live_integrity(bundle: Bundle) -> tuple[dict[str, str], set[str]]:
+    """As `integrity`, for a live stage; and the checks that hold the decision as yet."""
+    plan, stage, rows = bundle.plan, bundle.live, bundle.rows
+    own = {name: text for name, text in integrity(bundle).items() if name not in
+           ("arms", "sampling", "same_inputs", "missing", "baseline_works")}  # fmt: skip
+    found, pair = {row["arm"] for row in rows}, {baseline_of(plan), candidate_of(plan)}
+    wanted = {candidate_of(plan)} if stage["name"] == "watch" else pair
+    known = wanted if stage["name"] == "canary" else {arm["name"] for arm in plan["arms"]}
+    misnamed = (row["request_id"] for row in rows if setting(row) in ("greedy", "sampled")
+                and greedy(row) != (setting(row) == "greedy"))  # fmt: skip
+    steps = [f"{step:g}" for step in stage["steps"] or []]
+    untimed = some(row["request_id"] for row in rows if row["started_at"] is None)
+    own |= {
+        "arms": some((wanted - found) | (found - known)),
+        "sampling": some({setting(row) for row in rows} - set(plan["sampling"])) or some(misnamed),
+        "same_inputs": some(differing(rows)) if stage["name"] == "shadow" else "",
+        "in_time": untimed,
+        "steps": some({str(r["profile"]) for r in rows if share_of(r["profile"]) not in steps}
+                      if steps else ()),
+        "sample_ratio": ratios(plan, stage, rows) if steps and not untimed else "",
+    }  # fmt: skip
+    base = [row for row in rows if row["arm"] == baseline_of(plan)] * (stage["name"] != "watch")
+    shares = {
+        "missing": live_gaps(plan, stage, rows),
+        "baseline_works": (sum(row["error"] is not None for row in base), max(1, len(base))),
+    }
+    holding = set()
+    for name, (wrong, total) in shares.items():
+        too_many = wrong / total > plan["missing_data"]["max_missing_share"]
+        own[name] = f"{wrong} of {total} requests" if too_many else ""
+        if too_many and total < stage["n_min"]:
+            holding.add(name)
+    return own, holding
+
+
+def places(plan: Any, stage: Any, rows: list[Row], role: str) -> list[str | None]:
+    """Where a metric is judged: in each step that has rows, and a guardrail in each stratum."""
+    present = {share_of(row["profile"]) for row in rows}
+    steps = [f"step={step:g}" for step in stage["steps"] or [] if f"{step:g}" in present]
+    strata = [f"{by}={v}" for by, values in plan["strata"].items() for v in values]
+    inside = ["", *strata] if role == "guardrail" else [""]
+    return [", ".join(filter(None, (step, where))) or None for step in steps or [""]
+            for where in inside]  # fmt: skip
+
+
+HIGHER = ("output_tokens_per_s", "mean_acceptance_length", "output_tokens_per_step", "quality")
+"""Metrics whose limit is kept from above."""
+SILENCE = timedelta(minutes=30)
+"""After which a conversation has ended."""
+Timed = list[tuple[datetime, str, Optional[float]]]  # start, prompt, value; in order
+
+
+def value_of(metric: Any, row: Row) -> float | None:
+    """A metric's value of one request of a live stage."""
+    failed = row["error"] is not None
+    if metric["name"] == "error_rate":
+        return float(failed)
+    pair = parts(metric["name"], row)
+    value = None if pair is None else pair[0] / pair[1]
+    if metric["transform"] != "indicator":
+        return value
+    if failed or value is None:
+        return 0.0 if failed else None
+    limit = metric["limit"]
+    return float(value >= limit if metric["name"] in HIGHER else value <= limit)
+
+
+def unit_places(unit: str, timed: Timed, now: datetime) -> list[list[int]]:
+    """Rows of each unit, as places in `timed`; units in the order of their last rows."""
+    if unit == "request":
+        return [[place] for place in range(len(timed))]
+    groups: dict[str, list[int]] = {}
+    ended: list[list[int]] = []
+    for place, (start, prompt, _) in enumerate(timed):
+        name = prompt if unit == "prompt" else prompt.rpartition("/")[0] or prompt
+        own = groups.setdefault(name, [])
+        last = timed[own[-1]][0] if own else start
+        if unit == "conversation" and start - last > SILENCE:
+            ended.append(own)
+            own = groups[name] = []
+        if unit == "conversation" or start == last:  # later repeats of a prompt do not count
+            own.append(place)
+    if unit == "prompt":
+        return list(groups.values())
+    ended += [own for own in groups.values() if timed[own[-1]][0] + SILENCE < now]
+    return sorted(ended, key=lambda own: own[-1])
+
+
+def unit_means(unit: str, timed: Timed, now: datetime) -> list[float]:
+    """The mean of each unit that has a value."""
+    found = []
+    for places in unit_places(unit, timed, now):
+        known = [value for value in (timed[place][2] for place in places) if value is not None]
+        found += [math.fsum(known) / len(known)] if known else []
+    return found
+
+
+def counted(plan: Any, stage: Any, rows: list[Row], step: str | None) -> dict[str, list[Row]]:
+    """Rows of candidate and baseline that count: in the window, and up to n_max units."""
+    base, arm = baseline_of(plan), candidate_of(plan)
+    end = datetime.max
+    if stage["window"]:
+        end = when(rows[0]["started_at"]) + timedelta(
+            **{stage["window"]["per"]: stage["window"]["length"]}
+        )
+    own = [row for row in rows if when(row["started_at"]) <= end
+           and step in (None, share_of(row["profile"]))]  # fmt: skip
+    found = {name: [row for row in own if row["arm"] == name] for name in (arm, base)}
+    timed: Timed = [(when(row["started_at"]), row["prompt_id"], None) for row in found[arm]]
+    units = unit_places(stage["unit"], timed, when(rows[-1]["started_at"]))
+    if stage["n_max"] is not None and len(units) > stage["n_max"]:
+        kept = sorted(place for places in units[: stage["n_max"]] for place in places)
+        last = timed[units[stage["n_max"] - 1][-1]][0]
+        found[arm] = [found[arm][place] for place in kept]
+        found[base] = [row for row in found[base] if when(row["started_at"]) <= last]
+    return found
+
+
+def live_estimate(
+    metric: Any,
+    plan: Any,
+    stage: Any,
+    found: dict[str, list[Row]],
+    *,
+    named: Mapping[str, str],
+    now: datetime,
+) -> tuple[int, float | None]:
+    """Units behind a number of a live stage, and the number.
+
+    Args:
+        metric: which.
+        plan: the stage's view.
+        stage: it.
+        found: rows that count, by arm.
+        named: a stratum and its value, or nothing.
+        now: start of the newest row of all.
+    """
+    base, arm = baseline_of(plan), candidate_of(plan)
+    for by, value in named.items():
+        found = {name: [row for row in own if (setting(row) if by == "sampling" else row[by])
+                        == value] for name, own in found.items()}  # fmt: skip
+    timed: dict[str, Timed] = {
+        name: [(when(row["started_at"]), row["prompt_id"], value_of(metric, row)) for row in own]
+        for name, own in found.items()
+    }
+    if metric["transform"] == "difference" and stage["name"] == "shadow":
+        other = {(row["prompt_id"], setting(row)): each
+                 for row, each in zip(found[base], timed[base])}  # fmt: skip
+        pairs = [(each, other.get((row["prompt_id"], setting(row))))
+                 for row, each in zip(found[arm], timed[arm])]  # fmt: skip
+        both: Timed = [(max(a[0], b[0]), a[1], plus(a[2], b[2], -1)) for a, b in pairs if b]
+        timed[arm] = sorted(both, key=lambda each: each[0])
+    ours = unit_means(stage["unit"], timed[arm], now)
+    if metric["transform"] == "difference" and stage["name"] != "shadow":
+        theirs = unit_means(stage["unit"], timed[base], now)
+        if not ours or not theirs:
+            return 0, None
+        return min(len(ours), len(theirs)), mean(ours) - mean(theirs)
+    return len(ours), mean(ours) if ours else None
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one number."""
+    return math.fsum(values) / len(values)
+
+
+def judge_live(metric: Any, bundle: Bundle, entries: list[Any]) -> None:
+    """Compare the entries of one metric with what plan, rows and sequence give.
+
+    The sequence's ends and the moment of a decision are taken as they are; what follows from them
+    is not, and neither is the number itself.
+    """
+    plan, stage = bundle.plan, bundle.live
+    role = role_in(metric, stage)
+    if role == "secondary" and metric["margin"] is None:
+        need([e["outcome"] for e in entries] == ["not_evaluated"], "it has no margin to judge by")
+        return
+    need([entry["stratum"] for entry in entries] == places(plan, stage, bundle.rows, role),
+         "the steps and strata are not the plan's")  # fmt: skip
+    higher, difference = metric["direction"] == "higher", metric["transform"] == "difference"
+    threshold = -metric["margin"] if difference and higher else metric["margin"]
+    alpha = alarm_level(plan, stage) if role == "guardrail" else stage["alpha"]
+    rows = sorted(bundle.rows, key=lambda row: (when(row["started_at"]), row["request_id"]))
+    now = when(rows[-1]["started_at"])
+    scopes: dict[str | None, dict[str, list[Row]]] = {}
+    for entry in entries:
+        where = f" in {entry['stratum']}" if entry["stratum"] else ""
+        need((entry["role"], entry["arm"]) == (role, candidate_of(plan)),
+             f"role or arm{where} is not the plan's")  # fmt: skip
+        need(entry["threshold"] == threshold,
+             f"threshold {entry['threshold']}{where}, the plan says {threshold}")  # fmt: skip
+        if entry["outcome"] == "invalid":
+            continue  # a value outside the bounds, which makes the whole verdict INVALID
+        named = dict(part.split("=", 1) for part in (entry["stratum"] or "").split(", ") if part)
+        step = named.pop("step", None)
+        if step not in scopes:
+            scopes[step] = counted(plan, stage, rows, step)
+        own, value = live_estimate(metric, plan, stage, scopes[step], named=named, now=now)
+        need(entry["n"] == own, f"n {entry['n']}{where}, the rows have {own}")
+        near = value == entry["estimate"] or (
+            None not in (value, entry["estimate"])
+            and math.isclose(value, entry["estimate"], rel_tol=1e-9, abs_tol=1e-9)  # type: ignore[arg-type]
+        )
+        need(near, f"estimate {entry['estimate']}{where}, the rows give {value}")
+        low, high, n, at = entry["low"], entry["high"], entry["n"], entry["decided_at"]
+        outcome = live_outcome(role, entry, stage["n_min"], higher)
+        need(entry["outcome"] == outcome,
+             f"'{entry['outcome']}'{where}, where the numbers say '{outcome}'")  # fmt: skip
+        final = outcome == "fail" or (outcome == "pass" and role != "guardrail")
+        need((at is not None) == final, f"decided_at {at}{where}, where the outcome is {outcome}")
+        need(at is None or 1 <= at <= n, f"decided after {at} of {n} units{where}")
+        need(
+            at is None or outcome == "fail" or at >= stage["n_min"], f"decided before n_min{where}"
+        )
+        told, level = entry["level"], 1 - 2 * alpha
+        same = told is None if low is None else told is not None and math.isclose(told, level)
+        need(same, f"level {told}{where}, the plan gives {level}")
+        need(low is None or low <= high, f"the sequence{where} is upside down")
+        part = (entry["stratum"] or "").rpartition(", ")[2]
+        reported = outcome == "insufficient" and bool(part) and not part.startswith("step=")
+        need(entry["counts"] is not (role == "secondary" or reported),
+             f"whether it counts{where} is not as planned")  # fmt: skip
+
+
+def live_outcome(role: str, entry: Any, n_min: int, higher: bool) -> str:
+    """What a sequence (or an alarm) and its threshold lead to, by role."""
+    low, high, asked = entry["low"], entry["high"], entry["threshold"]
+    good, bad = False, entry["decided_at"] is not None  # an e-detector has alarms and no ends
+    if entry["kind"] != "e-detector":
+        need((low is None) == (entry["n"] == 0), "a sequence without units, or units without one")
+        good, bad = False, False
+        if low is not None:
+            good, bad = (low >= asked, high < asked) if higher else (high <= asked, low > asked)
+    if bad:
+        return "fail"
+    if entry["n"] < n_min:
+        return "insufficient"
+    if low is not None and low == high:  # no common mean fits: it has changed on the way
+        return "undecided"
+    return "pass" if good or role == "guardrail" else "undecided"
 
 
 # --- Ed25519 (RFC 8032, section 5.1) --------------------------------------------------------------
@@ -721,6 +1248,7 @@ def signed_by(public_key: bytes, signature: bytes, message: bytes) -> bool:
 # --- seal, ledger, approvals, anchors -------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 20)
 def when(text: str) -> datetime:
     """A time in UTC."""
     need(text.endswith("Z"), f"{text} is not a time in UTC")
@@ -960,8 +1488,6 @@ def check_counts(bundle: Bundle) -> str:
     need(verdict["rows"] == len(rows), f"{verdict['rows']} rows in the verdict, {len(rows)} here")
     need(verdict["prompts"] == prompts, f"{verdict['prompts']} prompts, the rows have {prompts}")
     repeated = {name: plan[name] for name in ("claim", "owner", "overturned_by", "reopen_when")}
-    if verdict["status"] == "GO":
-        repeated["reopen_when"] = []
     for name, value in {**repeated, "plan_name": plan["name"]}.items():
         need(verdict[name] == value, f"{name} in the verdict is not the plan's")
     return f"{len(rows)} rows of {prompts} prompts, stage {plan['stage']}"
@@ -969,14 +1495,18 @@ def check_counts(bundle: Bundle) -> str:
 
 def check_integrity(bundle: Bundle) -> str:
     """Are the rows the planned evidence? As the verdict says."""
-    plan, own = bundle.plan, integrity(bundle)
+    plan, live = bundle.plan, bundle.live
+    own, holding = live_integrity(bundle) if live else (integrity(bundle), set())
     entries = bundle.json("verdict.json")["rules"]
     found = {e["name"]: e["outcome"] for e in entries if e["role"] == "integrity"}
     for name, problem in own.items():
         need(f"integrity/{name}" in found, f"the verdict leaves out the check {name}")
         # A verdict that is stricter than this program is INVALID, and so is what it says of it.
         allowed = ("invalid",) if problem else ("pass", "invalid")
+        allowed = ("insufficient", "invalid") if name in holding else allowed
         need(found[f"integrity/{name}"] in allowed, f"{name} is not in order: {problem}")
+    if live:  # which no number of prompts makes complete
+        return f"{len(own)} checks of the rows of {live['name']} give what the verdict says"
     profiles = {row["profile"] or "none" for row in bundle.rows}
     expected = plan["prompts_expected"].get(min(profiles)) if len(profiles) == 1 else None
     enough = expected and len({row["prompt_id"] for row in bundle.rows}) >= expected
@@ -989,7 +1519,8 @@ def check_rules(bundle: Bundle) -> str:
     """Each rule's number from the rows; its outcome from number, interval, threshold and n."""
     rules, verdict = bundle.plan["rules"], bundle.json("verdict.json")["rules"]
     entries = [entry for entry in verdict if entry["role"] != "integrity"]
-    need({entry["name"] for entry in entries} == {rule["name"] for rule in rules},
+    metrics = metrics_of(bundle.plan, bundle.live) if bundle.live else []
+    need({entry["name"] for entry in entries} == {each["name"] for each in [*rules, *metrics]},
          "the verdict judges other rules than the plan has")  # fmt: skip
     if any(e["role"] == "integrity" and e["outcome"] == "invalid" for e in verdict):
         need({e["outcome"] for e in entries} == {"not_evaluated"}, "rules judged on invalid rows")
@@ -1002,7 +1533,14 @@ def check_rules(bundle: Bundle) -> str:
             judge(rule, bundle, own)
         except TamperedError as error:
             raise TamperedError(f"{rule['name']}: {error}") from error
-    return f"{len(entries)} entries of {len(rules)} rules follow from rows, audit and plan"
+    for metric in metrics:
+        own = [entry for entry in entries if entry["name"] == metric["name"]]
+        try:
+            judge_live(metric, bundle, own)
+        except TamperedError as error:
+            raise TamperedError(f"{metric['name']}: {error}") from error
+    count = f"{len(rules)} rules" + (f" and {len(metrics)} metrics" if metrics else "")
+    return f"{len(entries)} entries of {count} follow from rows, audit and plan"
 
 
 def check_status(bundle: Bundle) -> str:
@@ -1014,6 +1552,8 @@ def check_status(bundle: Bundle) -> str:
     failed = [entry for entry in counting if entry["outcome"] == "fail"]
     held = [entry for entry in counting if entry["outcome"] in holding]
     shown = [entry for entry in counting if entry["role"] == "primary"]
+    if bundle.live and not shown:  # a stage may ask for nothing but that no alarm comes
+        shown = [entry for entry in counting if entry["role"] == "guardrail"]
     found = {"INVALID": invalid, "NO_GO": failed, "INCONCLUSIVE": held, "GO": shown}
     status = next((name for name, because in found.items() if because), "INCONCLUSIVE")
     need(verdict["status"] == status, f"{verdict['status']}, where the outcomes give {status}")

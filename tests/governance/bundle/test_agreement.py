@@ -105,7 +105,7 @@ def test_whatever_was_measured_the_numbers_are_found_again(
 
 
 def test_a_stage_of_the_plan_is_checked_by_its_own_rules(tmp_path):
-    offline = {"name": "offline", "rules": None, "metrics": [], "method": "bootstrap",
+    offline = {"name": "offline", "rules": None, "metrics": [], "method": "fixed-n",
                "alpha": 0.025, "unit": "prompt", "n_min": 20, "n_max": 40, "window": None,
                "missing_data": None}  # fmt: skip
     fewer = {

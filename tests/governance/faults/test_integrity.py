@@ -8,7 +8,8 @@ import inspect
 import numpy as np
 import pytest
 
-from specdecode.governance import Outcome, Status, consistency, integrity
+from specdecode.governance import Outcome, Status, integrity
+from specdecode.measurement import consistency
 from specdecode.measurement.records import to_table
 from tests.governance.faults.integrity import (
     FAULTS,

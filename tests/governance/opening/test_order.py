@@ -25,9 +25,9 @@ def test_the_key_is_read_after_the_opening_is_durable_in_both_places(site, monke
     seen = []
     real = opening_module.read_share
 
-    def reading(path):
+    def reading(path, **options):
         seen.append((opened_file(site).exists(), site.history.opened is not None))
-        return real(path)
+        return real(path, **options)
 
     monkeypatch.setattr(opening_module, "read_share", reading)
     show(site, 1)

@@ -31,12 +31,17 @@ VERDICTS = {
                     "acceptance: threshold 1.0, the plan says 2.0"),
     "a level": (lambda v: entry(v, "tail").update(level=0.5), "rules", "level is not the plan's"),
     "n": (lambda v: entry(v, "tail").update(n=99), "rules", "tail: n 99, the rows have 24"),
-    "an interval beside its estimate": (
-        lambda v: entry(v, "block-faster").update(low=1.9, high=2.0), "rules",
-        "does not hold the estimate"),
-    "an interval that says something else": (
-        lambda v: entry(v, "block-faster").update(low=0.5), "rules",
-        "'pass', where the numbers say 'undecided'"),
+    "the lower end of an interval": (
+        lambda v: entry(v, "block-faster").update(low=1.2), "rules",
+        "block-faster: low 1.2, the rows give"),
+    "the upper end of an interval": (
+        lambda v: entry(v, "everywhere", "language=de").update(high=9.0), "rules",
+        "everywhere: high 9.0 in language=de, the rows give"),
+    "a tail's interval upside down": (
+        lambda v: entry(v, "tail").update(low=1.0, high=0.9), "rules", "upside down"),
+    "a tail's interval that says something else": (
+        lambda v: entry(v, "tail").update(low=5.0, high=6.0), "rules",
+        "'pass', where the numbers say 'fail'"),
     "an outcome": (lambda v: entry(v, "first").update(outcome="fail"), "rules", "first: 'fail'"),
     "a stratum's outcome": (
         lambda v: entry(v, "everywhere", "language=zh").update(outcome="pass"), "rules",

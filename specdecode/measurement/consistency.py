@@ -108,10 +108,18 @@ def _sums(histograms: ArrowArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     where = offsets(histograms)
     items = counts(histograms.values, 0)[where[0] : where[-1]]
     where = where - where[0]
-    place = np.arange(len(items)) - np.repeat(where[:-1], np.diff(where))
+    place = np.arange(len(items))
     if items.max(initial=0) >= _SAFE:  # sums that might not fit are taken of Python's integers
         items, place = items.astype(object), place.astype(object)
-    zero = np.zeros(1, dtype=items.dtype)
-    before = np.concatenate([zero, np.cumsum(items)])
-    weighted = np.concatenate([zero, np.cumsum(items * place)])
-    return np.diff(before[where]), np.diff(weighted[where])
+    # Of places in the whole column; that wraps around, and the difference wraps back.
+    total, weighted = _sums_between(items, where), _sums_between(items * place, where)
+    return total, weighted - where[:-1] * total
+
+
+def _sums_between(items: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
+    """Sum of the items from each place to the next, [n]."""
+    some = where[1:] > where[:-1]
+    sums = np.zeros(len(some), dtype=items.dtype)
+    if some.any():  # `reduceat` takes an item where there is none, and begins at none beyond
+        sums[some] = np.add.reduceat(items, where[:-1][some])
+    return sums

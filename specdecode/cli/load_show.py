@@ -1,0 +1,145 @@
+"""The summary of a load run for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from specdecode.cli.console import number
+
+_STYLE = {"complete": "bold green", "partial": "bold yellow", "failed": "bold red"}
+_QUANTILES = ("p50", "p90", "p95", "p99")
+_ROWS = (
+    ("TTFT", "latency", "ttft_s", 1e3, "ms"),
+    ("TPOT", "latency", "tpot_s", 1e3, "ms"),
+    ("E2E", "latency", "e2e_s", 1e3, "ms"),
+    ("ITL (per token)", "gaps", "itl_s", 1e3, "ms"),
+    ("chunk gap (not per token)", "gaps", "chunk_gap_s", 1e3, "ms"),
+    ("client lag", "client", "lag_s", 1e3, "ms"),
+    ("output tokens", "latency", "output_tokens", 1.0, ""),
+    ("acceptance length", "latency", "mean_acceptance_length", 1.0, ""),
+)
+
+
+def show_summary(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """Print numbers first and the verdict last, where a reader of a long log looks."""
+    console.print(_distributions(summary))
+    console.print()
+    for name, text in facts(summary):
+        console.print(Text(f"{name}: {text}"))
+    for who in ("client", "server"):
+        found = summary["saturation"][who]
+        reasons = "; ".join(found["reasons"])
+        console.print(Text(f"{who}: {found['state']}" + (f" ({reasons})" if reasons else "")))
+    if summary["latency_valid"] is False:
+        console.print("[bold red]These latencies are not those of the server under this load.[/]")
+    for text in engine_remarks(summary["engine"]):
+        console.print(Text(text))
+    for kind, found in summary["errors"].items():
+        for example in found["examples"]:
+            console.print(Text(f"{found['n']} x {kind}, such as: {example}"))
+    console.print(Text(f"rows and summary: {folder}"))
+    status = summary["verdict"]["status"]
+    console.print(f"[{_STYLE[status]}]{escape(summary['verdict']['line'])}[/]")
+
+
+def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Numbers that need no table: name and text."""
+    flow, cost, flying = summary["throughput"], summary["cost"], summary["concurrency"]
+    found = [
+        ("loop", f"{summary['loop']}, latency counted from {summary['latency_counted_from']}"),
+        (
+            "throughput",
+            f"{number(flow['ok_per_s'], 2)} requests/s, "
+            f"{number(flow['output_tokens_per_s'], 1)} output tokens/s "
+            f"in {summary['duration_s']:.1f} s",
+        ),
+        ("in flight", f"mean {number(flying['mean'], 2)}, peak {flying['peak']}"),
+        ("tokens per chunk", number(summary["tokens"]["tokens_per_chunk"], 2)),
+    ]
+    goodput = summary["goodput"]
+    if goodput is not None:
+        limits = ", ".join(f"{name} ≤ {limit:g} s" for name, limit in goodput["slo"].items())
+        share = (
+            "not measured"
+            if goodput["share"] is None
+            else f"{goodput['share']:.1%} ({goodput['share_low']:.1%} .. "
+            f"{goodput['share_high']:.1%})"
+        )
+        unjudged = f", {goodput['unjudged']} not judged" if goodput["unjudged"] else ""
+        found.append(
+            (f"goodput ({limits})", f"{goodput['good']} of {goodput['n']}{unjudged}, {share}")
+        )
+    if cost["total"] is not None:
+        money = cost["currency"]
+        found.append(
+            (
+                "cost",
+                f"{number(cost['per_million_useful_tokens'], 4)} {money} per million useful "
+                f"tokens, {number(cost['per_request_within_slo'], 6)} {money} per request "
+                "within the objectives",
+            )
+        )
+    return [*found, *_machine(summary)]
+
+
+def engine_remarks(engine: Mapping[str, Any] | None) -> list[str]:
+    """What the server says of itself, one remark a line."""
+    if engine is None:
+        return []
+    found = [f"engine: {engine['engine']} {engine['version'] or 'of unknown version'}"]
+    rule = engine["acceptance_rule"]
+    if rule["seen"] == "lossy":
+        found.append(f"its output is NOT its target's: {'; '.join(rule['findings'])}")
+    found.extend(f"could not be asked: {why}" for why in engine["could_not_be_asked"])
+    return found + [f"requests and server: {why}" for why in _differences(engine)]
+
+
+def _differences(engine: Mapping[str, Any]) -> list[str]:
+    """What differs; that something could not be compared is in the summary alone."""
+    found = engine["requests_and_counters_differ"] or []
+    return [why for why in found if "cannot be compared" not in why]
+
+
+def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    used, energy = summary["resources"], summary["energy"]
+    parts = []
+    for name, label, scale, unit in (
+        ("machine_cpu_percent", "machine CPU", 1.0, " %"),
+        ("server_cpu_percent", "server CPU", 1.0, " % of a core"),
+        ("server_rss_bytes", "server memory", 2**-20, " MiB"),
+        ("client_cpu_percent", "client CPU", 1.0, " % of a core"),
+    ):
+        value = used.get(name)
+        if isinstance(value, Mapping):
+            mean, most = scale * value["mean"], scale * value["max"]
+            parts.append(f"{label} mean {mean:.0f}, max {most:.0f}{unit}")
+        else:
+            parts.append(f"{label} not measured")
+    gpus = used["gpus"]
+    parts.append(
+        "GPU not measured" if isinstance(gpus, str) else f"{len(gpus)} GPUs in the summary"
+    )
+    text = energy if isinstance(energy, str) else f"{energy['joules']:.1f} J, {energy['scope']}"
+    return [(f"use of {used['scope']}", "; ".join(parts)), ("energy", text)]
+
+
+def _distributions(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", *_QUANTILES):
+        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_column("n", justify="right")
+    for label, section, name, scale, unit in _ROWS:
+        found = summary[section][name]
+        cells = [
+            number(None if found[q] is None else scale * found[q], 1 if unit else 2)
+            for q in _QUANTILES
+        ]
+        table.add_row(f"{label}, {unit}" if unit else label, *cells, str(found["n"]))
+    return table

@@ -1,0 +1,275 @@
+"""From the rows of a live stage to an outcome for each of its metrics.
+
+A primary metric passes once its whole sequence is on the good side of its margin, `n_min` units
+provided. Any metric fails once all of it is on the bad side, however few units that took. A
+guardrail below `n_min` holds the decision; one of a stratum is only reported then. What is decided
+stays decided, since the sequences never widen; but for a sequence that ends up empty, because what
+is measured has changed: then nothing good counts as shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from specdecode.errors import EvidenceError
+from specdecode.governance.live.alarms import (
+    alarm_name,
+    alarms,
+    metrics_of,
+    place,
+    role_of,
+    step_names,
+    strata_of,
+)
+from specdecode.governance.live.findings import Finding
+from specdecode.governance.live.margins import scale_of
+from specdecode.governance.live.rows import LiveRows
+from specdecode.governance.live.samples import Sample, kind_of, sample_of
+from specdecode.governance.live.scope import Scope, scope_of, step_of
+from specdecode.governance.plan_metrics import PlanMetric
+from specdecode.governance.plan_schema import Plan
+from specdecode.governance.plan_stages import Stage
+from specdecode.governance.verdict import Outcome, Role, RuleResult
+
+
+def judge_metrics(plan: Plan, stage: Stage, rows: LiveRows) -> list[RuleResult]:
+    """An entry for each metric (and step of a canary that has rows), and for guardrails of strata.
+
+    Args:
+        plan: a view of the stage.
+        stage: with a sequential method.
+        rows: valid evidence, in time order.
+    """
+    arm = plan.candidates[0]
+    scopes = {
+        step: scope_of(stage, rows, step, arm, plan.baseline) for step in steps_with(stage, rows)
+    }
+    judge = _Judge(plan, stage, arm)
+    return [entry for metric in metrics_of(plan, stage) for entry in judge.entries(metric, scopes)]
+
+
+def not_judged(plan: Plan, stage: Stage) -> list[RuleResult]:
+    """The entries of all metrics where there are no rows, or none that are valid evidence."""
+    return [
+        RuleResult(
+            name=metric.name,
+            kind=kind_of(stage, metric),
+            role=role_of(metric, stage),
+            arm=plan.candidates[0],
+            outcome=Outcome.NOT_EVALUATED,
+            reason="not evaluated: there are no rows that are valid evidence",
+            counts=metric.role != "secondary",
+        )
+        for metric in metrics_of(plan, stage)
+    ]
+
+
+def steps_with(stage: Stage, rows: LiveRows) -> list[str | None]:
+    """Steps of a canary that have rows; the first one where none has. Of other stages, [None]."""
+    names = step_names(stage)
+    if stage.steps is None:
+        return names
+    found = {step_of(profile) for profile in set(rows.texts["profile"].tolist())}
+    return [name for name in names if name in found] or names[:1]
+
+
+class _Judge:
+    """The entries of one metric after the other."""
+
+    def __init__(self, plan: Plan, stage: Stage, arm: str) -> None:
+        self._stage, self._arm = stage, arm
+        self._strata = strata_of(plan)
+        self._ledger = alarms(plan, stage)
+
+    def entries(self, metric: PlanMetric, scopes: dict[str | None, Scope]) -> Iterator[RuleResult]:
+        """One per step, each followed by its strata."""
+        role = role_of(metric, self._stage)
+        if role == "secondary" and metric.margin is None:
+            yield self._entry(
+                metric, role, None, Outcome.NOT_EVALUATED, "it has no margin to be judged by"
+            )
+            return
+        for step, scope in scopes.items():
+            yield self._judged(metric, role, scope, place(step, None))
+            if role == "guardrail":
+                for by, value in self._strata:
+                    yield self._judged(
+                        metric, role, within(scope, by, value), place(step, (by, value)), part=True
+                    )
+
+    def _judged(
+        self,
+        metric: PlanMetric,
+        role: Role,
+        scope: Scope,
+        where: str | None,
+        *,
+        part: bool = False,
+    ) -> RuleResult:
+        alpha = self._alpha(metric, role, where)
+        try:
+            sample = sample_of(self._stage, metric, scope, alpha)
+        except EvidenceError as error:
+            reason = f"{error}; the plan's bounds are wrong, or the measurement is"
+            return self._entry(metric, role, where, Outcome.INVALID, reason)
+        found = sample.finding
+        outcome, decided = outcome_of(role, found)
+        level = None if sample.kind == "e-detector" or found.low is None else 1 - 2 * alpha
+        return self._entry(
+            metric,
+            role,
+            where,
+            outcome,
+            self._reason(metric, role, sample, scope, outcome),
+            remedy=self._remedy(metric, outcome, scope, found),
+            finding=found,
+            level=level,
+            decided=decided,
+            counts=not (part and outcome is Outcome.INSUFFICIENT),
+        )
+
+    def _alpha(self, metric: PlanMetric, role: Role, where: str | None) -> float:
+        if role == "guardrail":
+            return self._ledger.level(alarm_name(metric.name, where))
+        if self._stage.method == "e-detector":  # reported only: no part of what alarms share
+            return float(self._ledger.total)
+        return self._stage.alpha
+
+    def _reason(
+        self, metric: PlanMetric, role: Role, sample: Sample, scope: Scope, outcome: Outcome
+    ) -> str:
+        found, stage = sample.finding, self._stage
+        unit, most = f"{stage.unit}s", "" if stage.n_max is None else f" of {stage.n_max}"
+        number = "nothing measured"
+        if found.estimate is not None:
+            number = f"{what(metric)} {found.estimate:.4g}"
+        if found.low is not None and found.high is not None:
+            number += f" ({found.low:.4g} to {found.high:.4g})"
+        word = _WORDS[outcome]
+        if outcome is Outcome.PASS and role == "guardrail":
+            word = "no harm shown"
+        elif found.empty and outcome is Outcome.UNDECIDED:
+            word = "no common mean fits, it has changed on the way,"
+        elif outcome is Outcome.UNDECIDED:
+            word = "not decided, budget spent" if scope.spent else "not decided yet, goes on"
+        elif outcome is Outcome.INSUFFICIENT:
+            word = f"too little data, {stage.n_min} {unit} are needed"
+        asked = scale_of(metric).asked
+        text = f"{number}, {asked}: {word} after {found.n}{most} {unit}"
+        left = [
+            (sample.failed, _failures(metric)),
+            (sample.empty, "had no number"),
+            (scope.open, _UNCOUNTED[stage.unit]),
+            (scope.beyond, "came after n_max or the window and were not counted"),
+        ]
+        return text + "".join(f"; {count} {said}" for count, said in left if count)
+
+    def _remedy(
+        self, metric: PlanMetric, outcome: Outcome, scope: Scope, found: Finding
+    ) -> str | None:
+        if outcome is Outcome.FAIL:
+            return f"take {self._arm} back and find out what moved {metric.name}"
+        if outcome not in (Outcome.INSUFFICIENT, Outcome.UNDECIDED):
+            return None
+        if found.empty:
+            return f"find out what changed {metric.name} on the way, and measure anew"
+        if scope.spent:
+            return (
+                f"{metric.name} was not shown with what {self._stage.name} may read: stay with the "
+                "baseline, or seal a plan with more"
+            )
+        return f"let {self._stage.name} go on, {metric.name} needs more {self._stage.unit}s"
+
+    def _entry(
+        self,
+        metric: PlanMetric,
+        role: Role,
+        where: str | None,
+        outcome: Outcome,
+        reason: str,
+        *,
+        remedy: str | None = None,
+        finding: Finding | None = None,
+        level: float | None = None,
+        decided: int | None = None,
+        counts: bool = True,
+    ) -> RuleResult:
+        found = finding or Finding(0)
+        return RuleResult(
+            name=metric.name,
+            kind=kind_of(self._stage, metric),
+            role=role,
+            arm=self._arm,
+            stratum=where,
+            estimate=found.estimate,
+            low=found.low,
+            high=found.high,
+            level=level,
+            threshold=None if metric.margin is None else scale_of(metric).threshold,
+            n=found.n,
+            outcome=outcome,
+            reason=reason,
+            remedy=remedy,
+            counts=counts and role != "secondary",
+            decided_at=decided,
+        )
+
+
+_WORDS = {
+    Outcome.FAIL: "harm is shown",
+    Outcome.PASS: "shown",
+    Outcome.UNDECIDED: "not decided",
+    Outcome.INSUFFICIENT: "too little data",
+}
+
+
+_UNCOUNTED = {
+    "request": "are not counted",
+    "prompt": "repeat a prompt later and are not counted",
+    "conversation": "are of conversations that have not ended",
+}
+
+
+def outcome_of(role: Role, found: Finding) -> tuple[Outcome, int | None]:
+    """What a role makes of a finding, and after how many units it stood."""
+    if found.bad_at is not None:
+        return Outcome.FAIL, found.bad_at
+    if found.ready_at is None:
+        return Outcome.INSUFFICIENT, None
+    if found.empty:
+        return Outcome.UNDECIDED, None  # of two different means, neither was shown
+    if role == "guardrail":
+        return Outcome.PASS, None  # harm may still come
+    if found.good_at is not None:
+        return Outcome.PASS, max(found.good_at, found.ready_at)
+    return Outcome.UNDECIDED, None
+
+
+def what(metric: PlanMetric) -> str:
+    """What is judged, for sentences."""
+    if metric.transform == "difference":
+        return f"{metric.name} minus the baseline's"
+    if metric.transform == "indicator":
+        return f"share with {metric.name} within {metric.limit:g}"
+    return metric.name
+
+
+def _failures(metric: PlanMetric) -> str:
+    if metric.name == "error_rate":
+        return "failed"
+    if metric.transform == "indicator":
+        return "failed and count as outside the limit"
+    return "failed and have no value here: error_rate judges them"
+
+
+def within(scope: Scope, by: str, value: str) -> Scope:
+    """The rows of one stratum, cut where the whole was."""
+    return Scope(
+        scope.arm.of(by, value),
+        scope.baseline.of(by, value),
+        scope.units,
+        0,
+        0,
+        scope.spent,
+        scope.now,
+    )

@@ -1,0 +1,151 @@
+"""The server as an engine: what it says of itself, before, during and after a load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from specdecode.errors import ConfigError
+from specdecode.workload.engines import (
+    Detected,
+    Facts,
+    RequestSpeculation,
+    Server,
+    ServerError,
+    ServerState,
+    adapter_of,
+    detect,
+    differences,
+)
+from specdecode.workload.load.observation import Observation
+
+AUTO = "auto"
+_SHOWN = 10
+
+
+class EngineSide:
+    """Reads a server while load is sent to it.
+
+    Args:
+        detected: what the server was taken for.
+        api_key: sent as a bearer token.
+    """
+
+    def __init__(self, detected: Detected, api_key: str | None = None) -> None:
+        self.detected = detected
+        self._api_key = api_key
+        self._told: list[RequestSpeculation] = []
+        self._readings: list[Facts] = []
+        self._failures: list[str] = []
+
+    @classmethod
+    def find(cls, url: str, name: str, api_key: str | None) -> EngineSide:
+        """Ask a server what it is.
+
+        Args:
+            url: its base address.
+            name: of its engine, or "auto".
+            api_key: sent as a bearer token.
+
+        Raises:
+            ConfigError: there is no such engine.
+            ServerError: nothing answered.
+        """
+        known = None if name == AUTO else adapter_of(name)
+        found = asyncio.run(detect(url, api_key=api_key))
+        if known is not None and known.name != found.engine:
+            version = known.version(found.facts)
+            said = version if isinstance(version, str) else None
+            found = Detected(known, ("named by the user",), found.doubts, said, found.facts)
+        return cls(found, api_key)
+
+    @property
+    def only_model(self) -> str:
+        """The one model there is.
+
+        Raises:
+            ConfigError: there is none, or several.
+        """
+        names = [str(entry["id"]) for entry in self.detected.facts.models() if entry.get("id")]
+        if len(names) != 1:
+            shown = ", ".join(names[:_SHOWN]) or "none"
+            raise ConfigError(
+                f"{self.detected.facts.base_url} lists {len(names)} models ({shown}); "
+                "choose with --model"
+            )
+        return names[0]
+
+    @property
+    def request_fields(self) -> dict[str, Any]:
+        """What requests carry so that replies tell how drafting went; usage is asked for apart."""
+        fields = self.detected.adapter.request_fields(stream=True)
+        return {name: value for name, value in fields.items() if name != "stream_options"}
+
+    def witness(self) -> dict[str, Any]:
+        """What the server said of itself before the load, for the manifest."""
+        adapter, facts = self.detected.adapter, self.detected.facts
+        rule, state = adapter.rule(facts), adapter.state(facts)
+        return {
+            "engine": self.detected.engine,
+            "version": self.detected.version,
+            "evidence": list(self.detected.evidence),
+            "doubts": list(self.detected.doubts),
+            "models": list(state.models),
+            "context_length": state.context_length,
+            "options": state.options,
+            "acceptance_rule": {"seen": rule.seen, "findings": list(rule.findings)},
+        }
+
+    def read(self, seen: Observation) -> Mapping[str, Any]:
+        """Fields of a record: how drafting went in one request. Every request must come here."""
+        adapter, version = self.detected.adapter, self.detected.version
+        if seen.status == "ok":
+            told = adapter.of_reply(seen.last_payloads, version)
+        else:
+            told = RequestSpeculation.nothing(adapter.name, f"the request was {seen.status}")
+        self._told.append(told)
+        return told.record_fields()
+
+    async def look(self) -> None:
+        """Read the server's counters now. That it cannot be asked is noted, and no error."""
+        try:
+            async with Server(self.detected.facts.base_url, api_key=self._api_key) as server:
+                self._readings.append(await server.ask(self.detected.adapter.paths))
+        except ServerError as error:
+            self._failures.append(str(error))
+
+    def report(self) -> dict[str, Any]:
+        """JSON-safe: what the server did during the load, by its counters and by its replies."""
+        found: dict[str, Any] = {
+            "engine": self.detected.engine,
+            "version": self.detected.version,
+            "acceptance_rule": self.witness()["acceptance_rule"],
+            "could_not_be_asked": self._failures,
+            "counters": None,
+            "state_after": None,
+            "requests_and_counters_differ": None,
+        }
+        if len(self._readings) < 2 or self._failures:
+            return found
+        before, after = self._readings[0], self._readings[-1]
+        interval = self.detected.adapter.between(before, after)
+        state = asdict(self.detected.adapter.state(after))
+        return found | {
+            "counters": {**_plain(asdict(interval)), "prefix_hit_rate": interval.prefix_hit_rate},
+            "state_after": {name: _plain(value) for name, value in state.items() if name in _STATE},
+            "requests_and_counters_differ": list(differences(self._told, interval.speculation)),
+        }
+
+
+_STATE = frozenset(ServerState.__dataclass_fields__) - {"options", "models"}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: mappings and lists only."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,1 @@
+"""Tests of the adapters, most against what a server on loopback really sent."""
