@@ -313,6 +313,6 @@ def _tell(result: LoadResult, *, as_json: bool) -> None:
     else:
         show_summary(result.summary, result.folder, stdout())
     if result.summary["verdict"]["stopped"] == "interrupted":
-        raise typer.Exit(INTERRUPTED)
+        raise SystemExit(INTERRUPTED)  # the document is out: no other may follow about the stop
     if not result.complete:
         raise typer.Exit(ENGINE_FAILED)

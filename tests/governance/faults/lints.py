@@ -102,26 +102,25 @@ def untaught(category: str) -> Edit:
     return edit
 
 
-def confirmed(name: str, **changes: Any) -> Edit:
-    """The confirmation stage judged by one metric, looked at again and again."""
-    stage = {"rules": [], "metrics": [name], "method": "betting"} | changes
-    return the("stages", "confirmation", **stage)
-
-
 def _live(document: Document) -> None:
     """A canary that watches all that a live stage must watch."""
     for name in WATCHED:
         metric(name)(document)
     offline = next(stage for stage in document["stages"] if stage["name"] == "offline")
     document["stages"].append(offline | {
-        "name": "canary", "rules": [], "metrics": ["error_rate", *WATCHED], "method": "betting",
-        "unit": "request", "n_max": 10_000, "steps": [0.05, 0.25],
+        "name": "canary", "rules": [], "metrics": ["error_rate"], "method": "betting",
+        "alarm_alpha": 0.05, "unit": "request", "n_max": 10_000, "steps": [0.05, 0.25],
     })  # fmt: skip
+    offline["metrics"] = list(WATCHED)  # no row of a request shows them
     document["traffic"]["concurrency"] = [1, 8]
 
 
 def unwatched(name: str) -> Edit:
-    return lambda document: document["stages"][-1]["metrics"].remove(name)
+    return lambda document: document["stages"][0]["metrics"].remove(name)
+
+
+def canary(**changes: Any) -> Edit:
+    return the("stages", "canary", **changes)
 
 
 def concurrency(*levels: int) -> Edit:
@@ -178,7 +177,22 @@ FAULTS = (
     LintFault("metric-without-owner", "a metric nobody owns", "somebody does",
               the("metrics", "ttft_s", owner=None), the("metrics", "ttft_s", owner="a team")),
     LintFault("unbounded-metric", "a time judged by betting, as it is", "as an indicator",
-              confirmed("tpot_s"), the("metrics", "tpot_s", transform="indicator", limit=0.1)),
+              both(canary(metrics=["error_rate", "e2e_s"]),
+                   metric("e2e_s", bounds={"low": 0, "high": None}, margin=0.9)),
+              the("metrics", "e2e_s", transform="indicator", limit=2.0), _live),
+    LintFault("no-alarm-alpha", "a live stage that may raise any number of false alarms",
+              "one in twenty", canary(alarm_alpha=None), canary(alarm_alpha=0.05), _live),
+    LintFault("not-in-rows", "a live stage watches cold_start_s, which no request shows",
+              "the offline stage alone does", canary(metrics=["error_rate", "cold_start_s"]),
+              canary(metrics=["error_rate"]), _live),
+    LintFault("not-judgeable", "a live stage looks at moments that the plan does not state",
+              "at every moment", canary(method="group-sequential"), canary(method="betting"),
+              _live),
+    LintFault("failures-unwatched", "a live stage counts wasted rows and no failures",
+              "failures too", canary(metrics=["target_tokens_per_output_token"]),
+              canary(metrics=["target_tokens_per_output_token", "error_rate"]), _live),
+    LintFault("alpha-over-total", "stages that may err by 5 % together, of a total of 4 %",
+              "of 5 %", field("alpha_total", 0.04), field("alpha_total", 0.05)),
     LintFault("stop-without-owner", "a stop condition nobody owns", "somebody does",
               stop(owner=None), stop(owner="a team")),
     LintFault("recovery-untested", "a way back never tried", "tried",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specdecode.governance import EXIT_CODES, Status
 from specdecode.governance.lint import LINTS
-from tests.governance.faults import integrity, lints, rules, verifier
+from tests.governance.faults import integrity, lints, live, rules, verifier
 from tests.governance.tamper.test_program import ATTACKS
 
 PAGE = Path("docs/gate-faults.md")
@@ -49,6 +49,14 @@ def _integrity() -> str:
     )  # fmt: skip
 
 
+def _live() -> str:
+    return _table(
+        ("stage", "check or metric", "planted fault", "answer", "beside it, GO"),
+        *((f.stage, f"`{f.check}`", f.planted, _answer(EXIT_CODES[f.answer]), f.beside)
+          for f in (*live.FAULTS, live.ONE_STRATUM)),
+    )  # fmt: skip
+
+
 def _verifier() -> str:
     return _table(
         ("check", "planted fault", "answer", "beside it, GO"),
@@ -76,6 +84,7 @@ def _attacks() -> str:
 SECTIONS = {
     "rules": _rules,
     "integrity": _integrity,
+    "live": _live,
     "verifier": _verifier,
     "lints": _lints,
     "attacks": _attacks,

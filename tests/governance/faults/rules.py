@@ -124,6 +124,11 @@ def scoring(**arms: float) -> Measured:
                    arm=tuple(arms), language=("de", "ja", "fr", "es", "zh", "pt"))  # fmt: skip
 
 
+def many(measured: Measured) -> Measured:
+    """The same of 72 prompts: scores are bet on, and 24 show hardly anything."""
+    return Measured(measured.rows | {"prompts": 72}, measured.words)
+
+
 def failing(*prompts: str) -> Measured:
     return changed(lambda _: {"error": "NaN logits"}, prompt_id=prompts,
                    request_id=[f"{prompt}/greedy/block" for prompt in prompts])  # fmt: skip
@@ -138,8 +143,8 @@ FAULTS = (
     RuleFault("speed_ratio", "the arm is as fast as the baseline, 1.1 is asked for",
               "1.2 times as fast", Measured({"speed": 1.0}), Measured({"speed": 1.2})),
     RuleFault("quality_non_inferiority", "of replies not in English the baseline's are all right, "
-              "the arm's all wrong", "all of both are right", scoring(plain=1.0, block=0.0),
-              scoring(plain=1.0, block=1.0)),
+              "the arm's all wrong", "all of both are right", many(scoring(plain=1.0, block=0.0)),
+              many(scoring(plain=1.0, block=1.0))),
     RuleFault("tail_latency", "every third prompt waits a second for its first token",
               "a thousandth of a second", later(1.0), later(0.001)),
     RuleFault("acceptance_length", "1.89 tokens a step, 2 are asked for", "exactly 2",
@@ -156,7 +161,8 @@ FAULTS = (
               slower(1.7, difficulty=("hard",))),
     RuleFault("strata of scores", "no English reply is right, all others are as they were",
               "all are as they were",
-              changed(lambda f: {"quality": f["quality"] and 0.0}, language=("en",)), GOOD),
+              many(changed(lambda f: {"quality": f["quality"] and 0.0}, language=("en",))),
+              many(GOOD)),
     RuleFault("block-lossless", "the audit calls the arm biased", "it calls it lossless",
               Measured(words={"block": "biased"}), GOOD),
     RuleFault("token-lossless", "the audit calls the comparator biased", "it calls it lossless",
