@@ -80,6 +80,7 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
         signers=signers,
         ledger=ledger,
     )
+    _exploratory(request, inputs)  # a forged amendment is told before anything is consumed
     no_progress_in_a_pipe()
     with stderr().status("loading"):
         model, run = _ready(inputs)
@@ -223,7 +224,7 @@ def _exploratory(request: Request, inputs: Inputs) -> list[str]:
     from specdecode.governance.amendments import exploratory
 
     foreseen = [entry.name for entry in inputs.plan.contingencies]
-    return exploratory(request.ledger, foreseen, plan_sha256(inputs.plan))
+    return exploratory(request.ledger, foreseen, request.signers, plan_sha256(inputs.plan))
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -1299,8 +1299,8 @@ class Statement:
     when it was signed.
     """
 
-    def __init__(self, bundle: Bundle, name: str, kind: str) -> None:
-        envelope, body = bundle.json(name), unbase64(bundle.json(name)["payload"])
+    def __init__(self, bundle: Bundle, name: str, kind: str, envelope: Any) -> None:
+        body = unbase64(envelope["payload"])
         media, signatures = envelope["payloadType"], envelope["signatures"]
         listed = signers_in(bundle.raw("signers.yaml").decode("utf-8"))
         known = {sha256(unbase64(signer["public_key"]))[:16]: signer for signer in listed}
@@ -1320,7 +1320,8 @@ class Statement:
              f"{name} is no {kind}")  # fmt: skip
         self.predicate: Any = document["predicate"]
         self.subjects = {s["name"]: s["digest"]["sha256"] for s in document["subject"]}
-        self.signers, self.at = [known[identifier] for identifier in ids], self.predicate["at"]
+        self.signers = [known[identifier] for identifier in ids]
+        self.at = self.predicate["when" if kind == "deviation" else "at"]
         for signer in self.signers:
             first, last = signer["valid_from"], signer["valid_until"]
             need((first is None or when(first) <= when(self.at))
@@ -1333,10 +1334,10 @@ class Statement:
         return " and ".join(signer["name"] for signer in self.signers)
 
 
-def opened(bundle: Bundle, name: str, kind: str) -> Statement:
-    """The statement in a file."""
+def opened(bundle: Bundle, name: str, kind: str, envelope: Any = None) -> Statement:
+    """The statement in a file, or in an envelope that stands at `name`."""
     try:
-        return Statement(bundle, name, kind)
+        return Statement(bundle, name, kind, envelope or bundle.json(name))
     except (KeyError, TypeError, ValueError) as error:
         raise TamperedError(f"{name} is no signed {kind}: {error!r}") from error
 
@@ -1381,6 +1382,34 @@ def ledger(bundle: Bundle) -> list[Any]:
     return entries
 
 
+def amendments(bundle: Bundle, ours: Sequence[Any]) -> int:
+    """How many deviations from this plan are on record; its author signed each."""
+    foreseen = {entry["name"] for entry in bundle.json("plan.json")["contingencies"]}
+    count, is_open = 0, False
+    for entry in ours:
+        is_open = is_open or entry["kind"] == "opened"
+        if entry["kind"] != "amendment":
+            continue
+        where, body = f"ledger.jsonl, line {entry['sequence'] + 1}", entry["body"]
+        need(body.get("envelope"), f"{where}: nobody signed this amendment")
+        given = opened(bundle, where, "deviation", body["envelope"])
+        said, text = given.predicate, json.dumps(
+            body["envelope"], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )  # fmt: skip
+        need((body["plan_sha256"], body["deviation_sha256"], entry["at"])
+             == (said["plan_sha256"], sha256(text.encode("utf-8")), said["when"]),
+             f"{where}: an amendment of another deviation than was signed")  # fmt: skip
+        need(said["author"] in [signer["name"] for signer in given.signers],
+             f"{where}: an amendment by {said['author']}, who did not sign it")  # fmt: skip
+        count += 1
+        suits = is_open or said["data_seen"] in ("partial", "full")
+        if suits and said["contingency"] not in foreseen:
+            if bundle.json("verdict.json")["status"] == "GO":
+                raise UncheckedError(f"{where}: amended once data were there to suit, so that the "
+                                     f"result is exploratory and no GO: {said['what']}")  # fmt: skip
+    return count
+
+
 def check_ledger(bundle: Bundle) -> str:
     """The chain holds, and seal, rows and verdict came in this order."""
     entries, record = ledger(bundle), bundle.json("record.json")
@@ -1405,7 +1434,7 @@ def check_ledger(bundle: Bundle) -> str:
     started = [row["started_at"] for row in bundle.rows if row["started_at"] is not None]
     if started and when(min(started, key=when)) < when(sealed):
         raise UncheckedError(f"sealed on {sealed}, after the first row ({min(started, key=when)})")
-    changes = sum(entry["kind"] == "amendment" for entry in ours)
+    changes = amendments(bundle, ours)
     noted = f"; {changes} amendments, read them" if changes else ""
     return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"
 
@@ -1450,6 +1479,8 @@ def check_approvals(bundle: Bundle) -> str:
     if missing and bundle.json("verdict.json")["status"] == "GO":
         raise UncheckedError(f"an approval as {some(missing)} by another person is missing")
     over = sum(decision.predicate["decision"] == "override" for decision in given)
+    if over and bundle.json("verdict.json")["status"] == "GO":
+        raise UncheckedError("the verdict was OVERRIDDEN, and is no GO from then on")
     noted = f"; OVERRIDDEN {over} times, which makes it no GO" if over else ""
     return f"{len(counted)} count, {len(plan['required_roles'])} asked for{noted}"
 
