@@ -11,6 +11,7 @@ import typer
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stdout
 from specdecode.cli.documents import read_json_object
 from specdecode.cli.keys import DEFAULT_LEDGER, KeyOption, LedgerOption, SignersOption, load_key
+from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.cli.plan_seal import signers_of
 from specdecode.errors import ConfigError
 
@@ -76,9 +77,10 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         expires_days=agreed.approvals.expires_days,
         reason=reason,
     )
-    record_approval(envelope, book)
     out = verdict.with_suffix(f".{signer.key_id}.approval.json")
-    out.write_bytes(envelope.to_bytes())
+    refuse_unwritable(out)  # before anything is on record
+    record_approval(envelope, book)
+    write_output(out, envelope.to_bytes())
     asked = agreed.approvals
     findings = check_approvals(
         digest,
