@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -30,10 +31,13 @@ def written_whole(
             of several who try is the maker, as with O_EXCL on the final name.
 
     Raises:
-        FileExistsError: `replace` is off and the file is there already; it is untouched.
+        FileExistsError: `replace` is off and the file is there already; or a folder, pipe or device
+            has its name. It is untouched.
         OSError: the folder cannot be written, the disk is full, or `replace` is off and the file
             system has no hard links.
     """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "is a folder or device, and is not replaced", str(path))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     partial = Path(name)
     try:

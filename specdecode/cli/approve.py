@@ -11,6 +11,7 @@ import typer
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stdout
 from specdecode.cli.documents import read_json_object
 from specdecode.cli.keys import DEFAULT_LEDGER, KeyOption, LedgerOption, SignersOption, load_key
+from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.cli.plan_seal import signers_of
 from specdecode.errors import ConfigError
 
@@ -39,6 +40,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     Your role comes from the signers file, and how long the signature counts from the plan. Writes
     VERDICT.KEYID.approval.json beside the verdict. An override is recorded as OVERRIDDEN, never GO.
     """
+    from specdecode.governance.amendments import exploratory
     from specdecode.governance.approvals import (
         check_approvals,
         decisions_on,
@@ -64,6 +66,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     if signer is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
     proposer = _sealed_by(book.entries(), plan_sha256(agreed), listed)
+    foreseen = [entry.name for entry in agreed.contingencies]
+    explored = exploratory(book, foreseen, listed, plan_sha256(agreed))
     envelope = sign_approval(
         digest,
         decision,  # type: ignore[arg-type]  # checked with the other fields
@@ -73,9 +77,10 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         expires_days=agreed.approvals.expires_days,
         reason=reason,
     )
-    record_approval(envelope, book)
     out = verdict.with_suffix(f".{signer.key_id}.approval.json")
-    out.write_bytes(envelope.to_bytes())
+    refuse_unwritable(out)  # before anything is on record
+    record_approval(envelope, book)
+    write_output(out, envelope.to_bytes())
     asked = agreed.approvals
     findings = check_approvals(
         digest,
@@ -86,7 +91,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         now=utc_now(),
         proposer=proposer if asked.distinct_persons else None,
     )
-    recorded = recorded_status(status, findings)
+    recorded = recorded_status(status, findings, explored)
     if as_json:
         emit_json(
             {
@@ -98,6 +103,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
                 "decision": decision,
                 "verdict": status.value,
                 "recorded_status": recorded,
+                "exploratory": explored,
                 "findings": [{"flaw": f.flaw.value, "message": f.message} for f in findings],
                 "ledger": str(ledger),
                 "head": book.head,
@@ -107,6 +113,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     console = stdout()
     console.print(f"{decision}: {signer.name} as {signer.role}, in {out}", markup=False)
     console.print(f"recorded status [{STATUS_STYLE.get(recorded, 'bold')}]{recorded}[/]")
+    for reason in explored:
+        console.print(f"  - EXPLORATORY: {reason}", markup=False)
     for finding in findings:
         console.print(f"  - {finding.message}", markup=False)
 

@@ -17,7 +17,8 @@ from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stderr, st
 from specdecode.cli.exit_codes import GO, INCONCLUSIVE
 from specdecode.cli.keys import DEFAULT_LEDGER, LedgerOption, SignersOption
 from specdecode.cli.quiet import no_progress_in_a_pipe
-from specdecode.errors import UserError
+from specdecode.cli.outputs import refuse_unwritable, write_output
+from specdecode.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from specdecode.governance.opening import Handed
@@ -80,6 +81,8 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
         signers=signers,
         ledger=ledger,
     )
+    _refuse_folder(out)
+    _exploratory(request, inputs)  # a forged amendment is told before anything is consumed
     no_progress_in_a_pipe()
     with stderr().status("loading"):
         model, run = _ready(inputs)
@@ -122,6 +125,15 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
         _show(document)
     code = verdict.exit_code
     raise typer.Exit(INCONCLUSIVE if exploratory and code == GO else code)
+
+
+def _refuse_folder(out: Path) -> None:
+    """A folder that takes no rows is told before the set is opened."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be made ({error.strerror or error})") from error
+    refuse_unwritable(out / "verdict.json")
 
 
 def _ready(inputs: Inputs) -> tuple[LoadedModel, ConfirmationRun]:
@@ -172,9 +184,9 @@ def _judge(inputs: Inputs, model: LoadedModel, records: Sequence[Record], out: P
     write_parquet(table, out / "rows.parquet")
     audit = _audit(inputs, model, records)
     if audit is not None:
-        (out / "audit.json").write_text(json.dumps(audit, indent=2) + "\n", encoding="utf-8")
+        write_output(out / "audit.json", f"{json.dumps(audit, indent=2)}\n".encode())
     verdict = decide(inputs.plan, table, audit, inputs.manifest)
-    (out / "verdict.json").write_bytes(verdict.to_bytes())
+    write_output(out / "verdict.json", verdict.to_bytes())
     return verdict
 
 
@@ -223,7 +235,7 @@ def _exploratory(request: Request, inputs: Inputs) -> list[str]:
     from specdecode.governance.amendments import exploratory
 
     foreseen = [entry.name for entry in inputs.plan.contingencies]
-    return exploratory(request.ledger, foreseen, plan_sha256(inputs.plan))
+    return exploratory(request.ledger, foreseen, request.signers, plan_sha256(inputs.plan))
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from specdecode.cli.console import JsonFlag, emit_json, stdout
 from specdecode.cli.documents import read_json_object
 from specdecode.cli.exit_codes import TAMPERED
 from specdecode.cli.keys import DEFAULT_LEDGER
+from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.errors import ConfigError, TamperedError
 
 if TYPE_CHECKING:
@@ -105,11 +106,12 @@ def anchor_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.canonical import canonical_bytes
     from specdecode.governance.ledger import verify_ledger
 
+    refuse_unwritable(out)
     chosen = anchor_named(anchor, token=token)
     chosen.ready()
     chain = verify_ledger(ledger, head).intact(str(ledger))
     document: dict[str, Any] = chosen.attest(head or chain.head).model_dump(mode="json")
-    out.write_bytes(canonical_bytes(document) + b"\n")
+    write_output(out, canonical_bytes(document) + b"\n")
     if as_json:
         emit_json({"file": str(out), **document})
         return

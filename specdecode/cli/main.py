@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -14,6 +16,9 @@ from specdecode.cli.console import emit_json
 from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED, INVALID, TAMPERED, USAGE
 from specdecode.cli.streams import OutputError, prepare
 from specdecode.errors import EvidenceError, SpecdecodeError, TamperedError, UserError
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -44,6 +49,13 @@ def _run(arguments: Sequence[str]) -> int | str | None:
     except typer.Abort:  # a question on the terminal was not answered
         _tell("Interrupted", "stopped before there was a result", as_json=as_json)
         return ENGINE_FAILED
+    except OutputError:
+        raise
+    except OSError as error:
+        if error.filename is None and error.errno not in _NO_ROOM:
+            raise
+        _tell("OSError", _place(error), as_json=as_json)
+        return ENGINE_FAILED
     except KeyboardInterrupt:
         code = INTERRUPTED
     except SystemExit as ended:
@@ -56,6 +68,11 @@ def _run(arguments: Sequence[str]) -> int | str | None:
     if as_json and code == INTERRUPTED:
         _tell("Interrupted", "stopped before there was a result", as_json=as_json)
     return code or 0
+
+
+def _place(error: OSError) -> str:
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return f"{where}{error.strerror or error}; what was not reported as done was not done"
 
 
 def _exit_code(error: SpecdecodeError) -> int:

@@ -65,7 +65,7 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
         contingency=contingency,
     )
     envelope = amend(deviation, signing_key, book, foreseen)
-    reasons = exploratory(book, foreseen, digest)
+    reasons = exploratory(book, foreseen, listed, digest)
     if as_json:
         emit_json(
             {

@@ -52,12 +52,7 @@ def new_command(
                 f"{error}\nyour answers are kept in {kept}; correct them there and give the file "
                 "with --answers"
             ) from error
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be written ({error.strerror or error})") from error
+    _create(file, text)
     digest = plan_sha256(load_plan(file))
     if as_json:
         emit_json({"file": str(file), "plan_sha256": digest})
@@ -73,11 +68,18 @@ def _keep(said: Answers, file: Path) -> Path:
 
     names = (file.with_suffix(f".answers{number or ''}.yaml") for number in count())
     kept = next(name for name in names if not name.exists())
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(
-        yaml.safe_dump(said.model_dump(), sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
+    _create(kept, yaml.safe_dump(said.model_dump(), sort_keys=False, allow_unicode=True))
     return kept
+
+
+def _create(file: Path, text: str) -> None:
+    from specdecode.governance.durable import create_file
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        create_file(file, text.encode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written ({error.strerror or error})") from error
 
 
 def _ask() -> Answers:

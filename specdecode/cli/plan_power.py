@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from specdecode.cli.console import JsonFlag, emit_json, stderr, stdout
+from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
     from specdecode.governance.power_picture import ladder_svg
 
     plan = load_plan(file)
+    if svg is not None:
+        refuse_unwritable(svg)
     plan.at(stage or plan.stage)  # a stage that is not there is refused before the wait
     scenarios = {"planned": plan} if effects is None else _scenarios(plan, effects)
     beside = _beside(plan, no_effect, harm or [])
@@ -81,7 +84,7 @@ def power_command(  # noqa: PLR0917 - typer passes them by name
             )
     wanted = plan.power.wanted
     if svg is not None:
-        _write(svg, ladder_svg(found, wanted, beside))
+        write_output(svg, ladder_svg(found, wanted, beside).encode())
     if as_json:
         emit_json(
             {
@@ -149,9 +152,3 @@ def _scenarios(plan: Plan, path: Path) -> dict[str, Plan]:
         scenarios[str(name)] = suppose(plan, changes, f"{path}: {name}")
     return scenarios
 
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -18,6 +18,7 @@ from specdecode.cli.keys import (
     SignersOption,
     load_key,
 )
+from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.vault import read_vault
 
     plan, book, signing_key = load_plan(file), Ledger(ledger), load_key(key)
+    files = {
+        "seal": file.with_suffix(".seal.json"),
+        "anchor_evidence": file.with_suffix(".anchor.json"),
+    }
+    refuse_unwritable(*files.values())  # before anything is on record
     root = repository(file)
     signers_path, listed = signers_of(plan.approvals.signers_file, signers)
     if listed.get(signing_key.key_id) is None:
@@ -117,12 +123,8 @@ def seal_command(  # noqa: PLR0917 - typer reads each as an option
     )
     seal = verify_seal(envelope, plan, subjects, listed, book)
     evidence = chosen.attest(seal.entry.sha256).model_dump(mode="json")
-    files = {
-        "seal": file.with_suffix(".seal.json"),
-        "anchor_evidence": file.with_suffix(".anchor.json"),
-    }
-    files["seal"].write_bytes(envelope.to_bytes())
-    files["anchor_evidence"].write_bytes(canonical_bytes(evidence) + b"\n")
+    write_output(files["seal"], envelope.to_bytes())
+    write_output(files["anchor_evidence"], canonical_bytes(evidence) + b"\n")
     document = {
         **{name: str(path) for name, path in files.items()},
         "seal_sha256": envelope.sha256,

@@ -22,7 +22,7 @@ class Amendment:
     """A deviation on record.
 
     Attributes:
-        deviation: what it says; its signature is checked by `read_amendments` only.
+        deviation: what it says; not to be believed before `read_amendments` has checked it.
         envelope: what was signed.
         entry: its line in the ledger, which tells the order whatever time it names.
     """
@@ -76,14 +76,14 @@ def read_amendments(
     """The deviations from a plan, and who signed each.
 
     Raises:
-        TamperedError: one is not what its author signed.
+        TamperedError: one is not what its author signed, with a key that was valid then.
     """
     found = [a for a in _amendments(entries) if a.deviation.plan_sha256 == plan_sha256]
-    return [(a, verify_envelope(a.envelope, signers, at=a.entry.time)) for a in found]
+    return [(amendment, _signed_by(amendment, signers)) for amendment in found]
 
 
 def exploratory(
-    ledger: Ledger, contingencies: Collection[str], plan_sha256: str | None = None
+    ledger: Ledger, contingencies: Collection[str], signers: Signers, plan_sha256: str
 ) -> list[str]:
     """Why the result can no longer confirm anything: [] when it still can.
 
@@ -94,21 +94,18 @@ def exploratory(
     Args:
         ledger: to be read.
         contingencies: names of those the plan foresaw.
-        plan_sha256: of the plan; None looks at every plan in the ledger.
+        signers: whose signatures count.
+        plan_sha256: of the plan.
 
     Raises:
-        TamperedError: the ledger is broken, or a line does not hold the deviation it should.
+        TamperedError: the ledger is broken, a line does not hold the deviation it should, or one of
+            this plan is not what its author signed.
     """
     entries = ledger.entries()
     reasons = []
-    for amendment in _amendments(entries):
+    for amendment, _ in read_amendments(entries, signers, plan_sha256):
         deviation, line = amendment.deviation, amendment.entry.sequence
-        if plan_sha256 not in (None, deviation.plan_sha256):
-            continue
-        opened = any(
-            e.kind == "opened" and (plan_sha256 is None or e.mentions(plan_sha256))
-            for e in entries[:line]
-        )
+        opened = any(e.kind == "opened" and e.mentions(plan_sha256) for e in entries[:line])
         seen = deviation.data_seen in CONFIRMATION_SEEN
         if deviation.contingency in contingencies or not (opened or seen):
             continue
@@ -119,6 +116,17 @@ def exploratory(
         )
         reasons.append(f"amended on {amendment.entry.at} {because}: {deviation.what}")
     return reasons
+
+
+def _signed_by(amendment: Amendment, signers: Signers) -> list[Signer]:
+    where, author = f"line {amendment.entry.sequence + 1} of the ledger", amendment.deviation.author
+    try:
+        found = verify_envelope(amendment.envelope, signers, at=amendment.entry.time)
+    except TamperedError as error:
+        raise TamperedError(f"{where}, an amendment: {error}") from error
+    if author not in [signer.name for signer in found]:
+        raise TamperedError(f"{where}: an amendment by {author}, whose signature it does not have")
+    return found
 
 
 def _amendments(entries: Sequence[Entry]) -> list[Amendment]:

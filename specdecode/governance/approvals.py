@@ -166,21 +166,25 @@ def check_approvals(
     return findings
 
 
-def recorded_status(status: Status, findings: Sequence[Finding]) -> RecordedStatus:
+def recorded_status(
+    status: Status, findings: Sequence[Finding], exploratory: Sequence[str] = ()
+) -> RecordedStatus:
     """What goes on record once the decisions on a verdict are in.
 
     Args:
         status: of the verdict.
         findings: of `check_approvals`.
+        exploratory: of `amendments.exploratory`: why a GO confirms nothing.
 
     Returns:
         OVERRIDDEN if someone went on against the verdict, whatever else is true. NO_GO instead of a
-        GO that was rejected, INCONCLUSIVE instead of one that is not approved. Else the verdict's.
+        GO that was rejected, INCONCLUSIVE instead of one that is not approved or is exploratory.
+        Else the verdict's.
     """
     flaws = {finding.flaw for finding in findings}
     if Flaw.OVERRIDDEN in flaws:
         return "OVERRIDDEN"
-    if status is not Status.GO or not flaws:
+    if status is not Status.GO or not (flaws or exploratory):
         return status.value
     return "NO_GO" if Flaw.REJECTED in flaws else "INCONCLUSIVE"
 

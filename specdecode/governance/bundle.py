@@ -131,9 +131,12 @@ def write_bundle(
         files["signature.json"] = sign_payload(write_statement(about, subjects), key).to_bytes()
     archive = pack(files)
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(out) as file:
-        file.write(archive)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(out) as file:
+            file.write(archive)
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written ({error.strerror or error})") from error
     return sha256_hex(archive)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.durable import create_file
 from specdecode.governance.private_file import read_private
 
 KEY_MODE = 0o600
@@ -67,15 +67,11 @@ class SigningKey:
         content = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_MODE)
+            create_file(path, content, mode=KEY_MODE)
         except OSError as error:
             raise ConfigError(
                 f"{path}: cannot be made ({error.strerror or error}); choose another place"
             ) from error
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
 
     def sign(self, data: bytes) -> bytes:
         """The signature, 64 bytes; the same data always gives the same."""

@@ -243,7 +243,10 @@ def _refuse_ids(prompts: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _write(folder: Path, encrypted: bytes, manifest: Confirmation) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be made ({error.strerror or error})") from error
     there = [name for name in (VAULT_NAME, MANIFEST_NAME) if (folder / name).exists()]
     if there:
         raise ConfigError(

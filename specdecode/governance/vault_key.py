@@ -30,14 +30,17 @@ def new_share(path: Path | str) -> str:
         Its id, which a vault's public manifest names.
 
     Raises:
-        ConfigError: the file exists: what it opens would be lost with it.
-        OSError: the folder cannot be written.
+        ConfigError: the file exists: what it opens would be lost with it. Or it cannot be written.
     """
     path, share = Path(path), secrets.token_bytes(SHARE_BYTES)
     try:
         create_file(path, encode_base64(share).encode("ascii") + b"\n", mode=0o600)
     except FileExistsError as error:
         raise ConfigError(f"{path}: exists; move it away or choose another name") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be made ({error.strerror or error}); choose another place"
+        ) from error
     return share_id(share)
 
 

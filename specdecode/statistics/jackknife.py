@@ -108,8 +108,9 @@ def of_sums(sums: FloatArray, level: float) -> Interval | None:
     k = sums.shape[1]
     if k < 2:
         return None
-    whole = sums.sum(axis=1)
-    estimate, without = _ratio(whole), _ratio(whole[:, None] - sums)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is no number in the end
+        whole = sums.sum(axis=1)
+        estimate, without = _ratio(whole), _ratio(whole[:, None] - sums)
     center = estimate
     if logs := len(sums) == 4:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -130,7 +131,7 @@ def of_sums(sums: FloatArray, level: float) -> Interval | None:
 
 def _ratio(sums: FloatArray) -> FloatArray:
     """NaN, which no interval survives, where a denominator is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         found = sums[0] / sums[1]
         if len(sums) == 4:
             found /= sums[2] / sums[3]

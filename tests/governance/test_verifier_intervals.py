@@ -58,6 +58,18 @@ def test_nothing_is_stated_where_a_denominator_hangs_on_one_prompt():
     assert verify.jackknife([[1.0, 2.0]], 0.95) is None
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e300, 1.7e308])
+@pytest.mark.parametrize("width", [2, 4])
+def test_amounts_at_the_end_of_all_numbers_give_the_same_or_nothing(size, width):
+    rows = [[size * (1 + (i + j) % 3) if j % 2 else 10.0 for j in range(width)] for i in range(6)]
+    ours, theirs = verify.jackknife(rows, 0.95), library.of_sums(np.array(rows).T, 0.95)
+
+    assert (ours is None) == (theirs is None)
+    if theirs is not None:
+        assert ours == pytest.approx((theirs.low, theirs.high), rel=1e-8)
+
+
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=2, max_size=60),
        LEVELS, st.integers(0, 2**32))  # fmt: skip
 @settings(deadline=None)

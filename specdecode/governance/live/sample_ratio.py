@@ -50,7 +50,7 @@ def mismatches(plan: Plan, stage: Stage, rows: LiveRows) -> list[Mismatch]:
     level = alarms(plan, stage).level(SAMPLE_RATIO) / (2 * len(stage.steps))
     arm, baseline, found = plan.candidates[0], plan.baseline, []
     usable = ~lacking(metrics_of(plan, stage), rows, arm)
-    ours = np.isin(rows.texts["arm"].astype(str), [arm, baseline])
+    ours = (rows.texts["arm"] == arm) | (rows.texts["arm"] == baseline)
     for step in steps_with(stage, rows):
         if step is None:
             continue

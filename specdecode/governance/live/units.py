@@ -79,17 +79,23 @@ def conversation_of(prompt: str) -> str:
     return prompt.rpartition("/")[0] or prompt
 
 
+def _numbered(names: list[str]) -> IntArray:
+    """Equal names get equal numbers, in the order of their first rows.
+
+    numpy's own text would take "a" and "a\\0" for one name.
+    """
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
+
+
 def _prompts(time: IntArray, prompts: npt.NDArray[np.object_]) -> Units:
-    _, first, group = np.unique(prompts.astype(str), return_index=True, return_inverse=True)
-    place = np.argsort(np.argsort(first))  # in the order of their first rows
-    return Units(
-        np.where(time == time[first][group], place[group], -1).astype(np.int64),
-        time[np.sort(first)],
-    )
+    group = _numbered(prompts.tolist())
+    first = np.unique(group, return_index=True)[1]
+    return Units(np.where(time == time[first][group], group, -1).astype(np.int64), time[first])
 
 
 def _conversations(time: IntArray, prompts: npt.NDArray[np.object_], now: int) -> Units:
-    names = np.array([conversation_of(prompt) for prompt in prompts.tolist()])
+    names = _numbered([conversation_of(prompt) for prompt in prompts.tolist()])
     order = np.argsort(names, kind="stable")  # within a name still in time order
     named, when = names[order], time[order]
     starts = np.ones(len(order), dtype=np.bool_)

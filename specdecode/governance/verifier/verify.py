@@ -29,6 +29,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
+if sys.version_info < (3, 9):  # noqa: UP036 - it runs wherever the bundle's reader is
+    sys.stderr.write("verify.py needs Python 3.9 or later\n")
+    sys.exit(2)
+
 Row = dict[str, Any]
 Pairs = list[tuple[Row, Row]]
 EXIT = {"GO": 0, "NO_GO": 10, "INCONCLUSIVE": 11, "INVALID": 12, "TAMPERED": 3}
@@ -61,6 +65,11 @@ def some(items: Iterable[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+def printable(text: str) -> str:
+    """The text with what could move a terminal's cursor, or forge a line, spelled out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 # --- the bundle and its files ---------------------------------------------------------------------
 
 
@@ -83,11 +92,15 @@ def parse(data: bytes, name: str) -> Any:
         return dict(pairs)
 
     def refuse(word: str) -> None:
-        raise TamperedError(f"{name} holds {word}, which is not a number")
+        raise TamperedError(f"{name} holds {word[:20]}, which is not a number")
+
+    def finite(digits: str) -> float:
+        return float(digits) if math.isfinite(float(digits)) else refuse(digits)  # type: ignore[return-value]
 
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-    except ValueError as error:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse,
+                          parse_float=finite)  # fmt: skip
+    except (ValueError, RecursionError) as error:
         raise TamperedError(f"{name} is not JSON: {error}") from error
 
 
@@ -100,18 +113,32 @@ class Bundle:
         self.trusted, self.trusted_head = list(signers), head
         self._parsed: dict[str, Any] = {}
         if not path.is_dir():
-            self._unpack(path.read_bytes())
+            self._unpack(self._read(path) or b"")
             return
         for file in sorted(path.rglob("*")):
             if file.is_symlink():
                 self.damage.append(f"{file.name} is a link")
-            elif file.is_file():
-                self.files[file.relative_to(path).as_posix()] = file.read_bytes()
+            elif not file.is_dir() and (content := self._read(file)) is not None:
+                self.files[file.relative_to(path).as_posix()] = content
+
+    def _read(self, file: Path) -> bytes | None:
+        """The bytes of a plain file; whatever is none, such as a pipe, is damage."""
+        try:
+            if file.is_file():
+                return file.read_bytes()
+            self.damage.append(f"{file.name} is no plain file")
+        except OSError as error:
+            self.damage.append(f"{file.name} cannot be read ({error.strerror})")
+        return None
 
     def _unpack(self, raw: bytes) -> None:
         try:
             with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-                for info in archive.infolist():
+                listed = archive.infolist()
+                if sum(info.file_size for info in listed) > len(raw):  # not read: it may be endless
+                    self.damage.append("the archive lists more bytes than it has")
+                    return
+                for info in listed:
                     if info.compress_type != zipfile.ZIP_STORED:
                         self.damage.append(f"{info.filename} is compressed")
                         continue
@@ -176,7 +203,7 @@ class Bundle:
 
 def check_archive(bundle: Bundle) -> str:
     """The archive is what its files give, byte for byte."""
-    need(not bundle.damage, "; ".join(bundle.damage))
+    need(not bundle.damage, some(bundle.damage))
     if not bundle.files:
         raise UncheckedError("there are no files")
     return f"{len(bundle.files)} files, nothing beside them"
@@ -551,20 +578,21 @@ def jackknife(sums: list[list[float]], level: float) -> Ends:
     k, logs = len(sums), len(sums[0]) == 4
     if k < 2:
         return None
-    whole = [math.fsum(column) for column in zip(*sums)]
 
     def scaled(parts: list[float]) -> float:
         ratio = parts[0] / parts[1] / (parts[2] / parts[3] if logs else 1)
         return math.log(ratio) if logs else ratio
 
     try:
+        whole = [math.fsum(column) for column in zip(*sums)]
         center = scaled(whole)
         without = [scaled([w - p for w, p in zip(whole, parts)]) for parts in sums]
         mean = math.fsum(without) / k
         error = math.sqrt((k - 1) / k * math.fsum((w - mean) ** 2 for w in without))
         reach = student(level, k - 1) * error
         ends = center - reach, center + reach
-        return (math.exp(ends[0]), math.exp(ends[1])) if logs else ends
+        ends = (math.exp(ends[0]), math.exp(ends[1])) if logs else ends
+        return ends if math.isfinite(sum(ends)) else None
     except (ArithmeticError, ValueError):  # a denominator hangs on one prompt; a ratio is not > 0
         return None
 
@@ -648,9 +676,26 @@ class Estimate:
 Estimates = dict[Optional[str], Estimate]  # by stratum; None is all prompts
 
 
+def over(above: float, below: float) -> float | None:
+    """The ratio; None where it is none, or no number."""
+    try:
+        ratio = above / below
+    except ArithmeticError:
+        return None
+    return ratio if math.isfinite(ratio) else None
+
+
+def total(numbers: Iterable[float]) -> float:
+    """Their exact sum, rounded once; infinity where it is beyond all numbers."""
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        return math.inf
+
+
 def pooled(found: Sequence[tuple[float, float]]) -> float:
     """Sum of numerators / sum of denominators."""
-    return math.fsum(top for top, _ in found) / math.fsum(bottom for _, bottom in found)
+    return total(top for top, _ in found) / total(bottom for _, bottom in found)
 
 
 def quantile(values: list[float], q: float) -> float:
@@ -677,7 +722,7 @@ def by_prompt(names: Iterable[str], numbers: Iterable[Sequence[float]]) -> list[
     found: dict[str, list[Sequence[float]]] = {}
     for name, row in zip(names, numbers):
         found.setdefault(name, []).append(row)
-    return [[math.fsum(column) for column in zip(*rows)] for _, rows in sorted(found.items())]
+    return [[total(column) for column in zip(*rows)] for _, rows in sorted(found.items())]
 
 
 def compare(kind: str, metric: str, pairs: Pairs, seed: int, q: float = 0.5) -> Estimate:
@@ -696,10 +741,10 @@ def compare(kind: str, metric: str, pairs: Pairs, seed: int, q: float = 0.5) -> 
         return Estimate(mean, names, prompts, ends=lambda level: betting(means, level, seed))
     if kind == "quantiles":
         above, below = quantile(ours, q), quantile(theirs, q)
-        return Estimate(above / below if below else None, names, prompts, min(theirs) <= 0)
+        return Estimate(over(above, below), names, prompts, min(theirs) <= 0)
     above, below = pooled(arms), pooled(bases)
     sums = by_prompt(names, ((*a, *b) for a, b in zip(arms, bases)))
-    return Estimate(above / below if below else None, names, prompts,
+    return Estimate(over(above, below), names, prompts,
                     ends=lambda level: jackknife(sums, level))  # fmt: skip
 
 
@@ -729,7 +774,7 @@ def estimates(rule: Any, plan: Any, rows: list[Row]) -> Estimates:
     if kind in SINGLE:
         found = [(row["prompt_id"], parts(SINGLE[kind], row)) for row in own]
         known = [(prompt, pair) for prompt, pair in found if pair]
-        value = pooled([pair for _, pair in known]) if known else None
+        value = over(pooled([pair for _, pair in known]), 1.0) if known else None
         sums = by_prompt(*zip(*known)) if known else []
         return {None: Estimate(value, (prompt for prompt, _ in known),
                                ends=lambda level: jackknife(sums, level))}  # fmt: skip
@@ -1248,6 +1293,10 @@ def signed_by(public_key: bytes, signature: bytes, message: bytes) -> bool:
 # --- seal, ledger, approvals, anchors -------------------------------------------------------------
 
 
+STEP = timedelta(minutes=1)
+"""By which a clock may have been set back between a signature and its line."""
+
+
 @lru_cache(maxsize=1 << 20)
 def when(text: str) -> datetime:
     """A time in UTC."""
@@ -1292,6 +1341,12 @@ def signers_in(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def valid(signer: Any, at: datetime) -> bool:
+    """Whether the signer's key may sign at that time."""
+    first, last = signer["valid_from"], signer["valid_until"]
+    return (first is None or when(first) <= at) and (last is None or at < when(last))
+
+
 class Statement:
     """What a DSSE envelope says, once every signature on it was found good.
 
@@ -1299,8 +1354,8 @@ class Statement:
     when it was signed.
     """
 
-    def __init__(self, bundle: Bundle, name: str, kind: str) -> None:
-        envelope, body = bundle.json(name), unbase64(bundle.json(name)["payload"])
+    def __init__(self, bundle: Bundle, name: str, kind: str, envelope: Any) -> None:
+        body = unbase64(envelope["payload"])
         media, signatures = envelope["payloadType"], envelope["signatures"]
         listed = signers_in(bundle.raw("signers.yaml").decode("utf-8"))
         known = {sha256(unbase64(signer["public_key"]))[:16]: signer for signer in listed}
@@ -1320,11 +1375,10 @@ class Statement:
              f"{name} is no {kind}")  # fmt: skip
         self.predicate: Any = document["predicate"]
         self.subjects = {s["name"]: s["digest"]["sha256"] for s in document["subject"]}
-        self.signers, self.at = [known[identifier] for identifier in ids], self.predicate["at"]
+        self.signers = [known[identifier] for identifier in ids]
+        self.at = self.predicate["when" if kind == "deviation" else "at"]
         for signer in self.signers:
-            first, last = signer["valid_from"], signer["valid_until"]
-            need((first is None or when(first) <= when(self.at))
-                 and (last is None or when(self.at) < when(last)),
+            need(valid(signer, when(self.at)),
                  f"{name}: the key of {signer['name']} was not valid on {self.at}")  # fmt: skip
 
     @property
@@ -1333,10 +1387,10 @@ class Statement:
         return " and ".join(signer["name"] for signer in self.signers)
 
 
-def opened(bundle: Bundle, name: str, kind: str) -> Statement:
-    """The statement in a file."""
+def opened(bundle: Bundle, name: str, kind: str, envelope: Any = None) -> Statement:
+    """The statement in a file, or in an envelope that stands at `name`."""
     try:
-        return Statement(bundle, name, kind)
+        return Statement(bundle, name, kind, envelope or bundle.json(name))
     except (KeyError, TypeError, ValueError) as error:
         raise TamperedError(f"{name} is no signed {kind}: {error!r}") from error
 
@@ -1381,6 +1435,34 @@ def ledger(bundle: Bundle) -> list[Any]:
     return entries
 
 
+def amendments(bundle: Bundle, ours: Sequence[Any]) -> int:
+    """How many deviations from this plan are on record; its author signed each."""
+    foreseen = {entry["name"] for entry in bundle.json("plan.json")["contingencies"]}
+    count, is_open = 0, False
+    for entry in ours:
+        is_open = is_open or entry["kind"] == "opened"
+        if entry["kind"] != "amendment":
+            continue
+        where, body = f"ledger.jsonl, line {entry['sequence'] + 1}", entry["body"]
+        need(body.get("envelope"), f"{where}: nobody signed this amendment")
+        given = opened(bundle, where, "deviation", body["envelope"])
+        said, text = given.predicate, json.dumps(
+            body["envelope"], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )  # fmt: skip
+        need((body["plan_sha256"], body["deviation_sha256"], entry["at"])
+             == (said["plan_sha256"], sha256(text.encode("utf-8")), said["when"]),
+             f"{where}: an amendment of another deviation than was signed")  # fmt: skip
+        need(said["author"] in [signer["name"] for signer in given.signers],
+             f"{where}: an amendment by {said['author']}, who did not sign it")  # fmt: skip
+        count += 1
+        suits = is_open or said["data_seen"] in ("partial", "full")
+        if suits and said["contingency"] not in foreseen:
+            if bundle.json("verdict.json")["status"] == "GO":
+                raise UncheckedError(f"{where}: amended once data were there to suit, so that the "
+                                     f"result is exploratory and no GO: {said['what']}")  # fmt: skip
+    return count
+
+
 def check_ledger(bundle: Bundle) -> str:
     """The chain holds, and seal, rows and verdict came in this order."""
     entries, record = ledger(bundle), bundle.json("record.json")
@@ -1402,10 +1484,19 @@ def check_ledger(bundle: Bundle) -> str:
     verdicts = [entry for entry in ours if entry["kind"] == "verdict"]
     need(not verdicts or any(mentions(entry["body"], verdict) for entry in verdicts),
          "the ledger records another verdict on this plan")  # fmt: skip
-    started = [row["started_at"] for row in bundle.rows if row["started_at"] is not None]
-    if started and when(min(started, key=when)) < when(sealed):
-        raise UncheckedError(f"sealed on {sealed}, after the first row ({min(started, key=when)})")
-    changes = sum(entry["kind"] == "amendment" for entry in ours)
+    started = sorted(when(row["started_at"]) for row in bundle.rows if row["started_at"])
+    untimed = some(r["request_id"] for r in bundle.rows if not (r["started_at"] or r["error"]))
+    if untimed:
+        raise UncheckedError(f"nothing shows that the plan was sealed before {untimed} began")
+    if started and started[0] < when(sealed):
+        raise UncheckedError(f"sealed on {sealed}, after the first row ({started[0]})")
+    judged = [entry["at"] for entry in verdicts if mentions(entry["body"], verdict)]
+    if started and judged and when(judged[-1]) < started[-1]:
+        raise UncheckedError(f"a row began on {started[-1]}, after its verdict ({judged[-1]})")
+    payload = unbase64(bundle.json("seal.json")["payload"])
+    signed = parse(payload, "seal.json")["predicate"]["at"]
+    need(signed == sealed, f"the seal was signed on {signed}, its line is of {sealed}")
+    changes = amendments(bundle, ours)
     noted = f"; {changes} amendments, read them" if changes else ""
     return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"
 
@@ -1431,12 +1522,20 @@ def check_approvals(bundle: Bundle) -> str:
     plan, verdict = bundle.json("plan.json")["approvals"], sha256(bundle.raw("verdict.json"))
     names = sorted(name for name in bundle.files if name.startswith("approvals/"))
     given = [approval(bundle, name) for name in names]
-    recorded = {entry["body"]["approval_sha256"] for entry in ledger(bundle)
+    recorded = {entry["body"]["approval_sha256"]: entry["at"] for entry in ledger(bundle)
                 if entry["kind"] in ("approval", "override")
                 and entry["body"]["verdict_sha256"] == verdict}  # fmt: skip
-    ours = {sha256(bundle.raw(name)[:-1]) for name in names}
+    ours = [sha256(bundle.raw(name)[:-1]) for name in names]
     differing = f"the ledger has {len(recorded)} decisions on this verdict, the bundle {len(names)}"
-    need(recorded == ours, differing)
+    need(set(recorded) == set(ours), differing)
+    started = [when(row["started_at"]) for row in bundle.rows if row["started_at"]]
+    for name, digest, decision in zip(names, ours, given):
+        signed, line = when(decision.at), when(recorded[digest])
+        if not max(started, default=signed) - STEP <= signed <= line + STEP:
+            raise UncheckedError(f"{name} was signed on {signed}, on record since {line}: it was "
+                                 "not signed between the last row and its line")  # fmt: skip
+        if not all(valid(signer, line) for signer in decision.signers):
+            raise UncheckedError(f"{name}: the key was not valid on {line}, when it was recorded")
     counted: list[tuple[str, str]] = []  # (person, role)
     proposer = opened(bundle, "seal.json", "plan-seal").signers[0]["name"] if given else ""
     for decision in given:
@@ -1450,6 +1549,8 @@ def check_approvals(bundle: Bundle) -> str:
     if missing and bundle.json("verdict.json")["status"] == "GO":
         raise UncheckedError(f"an approval as {some(missing)} by another person is missing")
     over = sum(decision.predicate["decision"] == "override" for decision in given)
+    if over and bundle.json("verdict.json")["status"] == "GO":
+        raise UncheckedError("the verdict was OVERRIDDEN, and is no GO from then on")
     noted = f"; OVERRIDDEN {over} times, which makes it no GO" if over else ""
     return f"{len(counted)} count, {len(plan['required_roles'])} asked for{noted}"
 
@@ -1484,8 +1585,11 @@ def check_anchors(bundle: Bundle) -> str:
 def check_counts(bundle: Bundle) -> str:
     """Rows, prompts, and what the verdict repeats of the plan."""
     plan, verdict, rows = bundle.plan, bundle.json("verdict.json"), bundle.rows
-    prompts = len({row["prompt_id"] for row in rows})
+    prompts, made = len({row["prompt_id"] for row in rows}), when(bundle.json("record.json")["at"])
     need(verdict["rows"] == len(rows), f"{verdict['rows']} rows in the verdict, {len(rows)} here")
+    late = some(row["request_id"] for row in rows
+                if row["started_at"] and when(row["started_at"]) > made)  # fmt: skip
+    need(not late, f"rows began after the bundle was made: {late}")
     need(verdict["prompts"] == prompts, f"{verdict['prompts']} prompts, the rows have {prompts}")
     repeated = {name: plan[name] for name in ("claim", "owner", "overturned_by", "reopen_when")}
     for name, value in {**repeated, "plan_name": plan["name"]}.items():
@@ -1607,7 +1711,7 @@ def verify(path: Path, signers: Sequence[str] = (), head: str | None = None,
             result, text = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - a check that could not run is one that failed
             result, text = "failed", f"could not be checked: {type(error).__name__}: {error}"
-        checks.append({"name": name, "result": result, "text": text})
+        checks.append({"name": name, "result": result, "text": printable(text)})
     results = {check["result"] for check in checks}
     status = "TAMPERED" if "tampered" in results else "INVALID"
     if results <= {"ok", "waived"}:
@@ -1635,6 +1739,8 @@ def main() -> int:
     if not given.bundle.exists():
         parser.error(f"{given.bundle}: there is no such bundle")
     result = verify(given.bundle, given.signer, given.head, given.unsealed)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(json.dumps(result, indent=2) + "\n" if given.json else text_of(result))
     return int(result["exit_code"])
 

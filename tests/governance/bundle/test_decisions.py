@@ -40,6 +40,8 @@ DECISIONS = {
     "an override in place of one": ([OPERATOR, REVIEWER],
                                     {"decision": "override", "reason": "hurry"}, 12,
                                     MISSING.format("reviewer")),
+    "an override beside them": ([REVIEWER, OPERATOR, (ADA, "owner")],
+                                {"decision": "override", "reason": "hurry"}, 12, "no GO"),
     "an expired one": ([OPERATOR, REVIEWER], {"expires": utc(BUNDLED)}, 12, "had expired"),
     "one signed later": ([OPERATOR, REVIEWER], {"at": utc(EXPIRES)}, 12, "signed later"),
 }  # fmt: skip

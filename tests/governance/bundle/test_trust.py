@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.dsse import sign_payload
 from specdecode.governance.signing import encode_base64
+from specdecode.governance.statements import Deviation, write_statement
 from specdecode.governance.verifier import text_of, verify
 from tests.governance.bundle.looks import wrong
-from tests.governance.bundles import DECIDED, SEALED, chained, decision_line, good, seal_line
-from tests.governance.keys import ADA, GRACE
+from tests.governance.bundles import DECIDED, SEALED, chained, decision_line, good, seal_line, utc
+from tests.governance.keys import ADA, GRACE, STRANGER
 from tests.measurement.factories import START
 
 
@@ -60,9 +64,46 @@ def test_prompts_opened_before_the_seal_are_seen(tmp_path):
     assert "opened before the seal" in text_of(verification)
 
 
-def test_amendments_are_pointed_out(tmp_path):
+def with_amendment(tmp_path, by=ADA, *, opened=(), kept=None, **fields):
+    """A good bundle whose ledger has one amendment; `kept` replaces fields of the line's body."""
     digest, own = good().verdict.plan_sha256, good().verdict_sha256
-    ledger = chained(seal_line(good().seal, digest), ("amendment", START, {"plan_sha256": digest}),
-                     decision_line(good().approval, own))  # fmt: skip
+    said = {"plan_sha256": digest, "when": utc(START), "stage": "offline", "what": "one left out",
+            "why": "it is broken", "data_seen": "none", "impact": "none", "author": "Ada"}  # fmt: skip
+    signed = sign_payload(write_statement(Deviation.model_validate(said | fields)), by)
+    body = {"plan_sha256": digest, "deviation_sha256": signed.sha256, "envelope": signed.to_json()}
+    lines = chained(seal_line(good().seal, digest), *opened,
+                    ("amendment", START, body | (kept or {})),
+                    decision_line(good().approval, own))  # fmt: skip
+    return verify(good().write(tmp_path, ledger=lines))
 
-    assert "1 amendments, read them" in text_of(verify(good().write(tmp_path, ledger=ledger)))
+
+def test_amendments_are_pointed_out(tmp_path):
+    found = with_amendment(tmp_path)
+    assert found["exit_code"] == 0
+    assert "1 amendments, read them" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("forged", "cause"),
+    [
+        ({"by": STRANGER}, "which nobody has"),
+        ({"by": GRACE}, "an amendment by Ada, who did not sign it"),
+        ({"kept": {"envelope": None}}, "nobody signed this amendment"),
+        ({"kept": {"deviation_sha256": "0" * 64}}, "another deviation than was signed"),
+        ({"when": utc(SEALED)}, "another deviation than was signed"),
+    ],
+)
+def test_an_amendment_that_its_author_did_not_sign_is_seen(tmp_path, forged, cause):
+    found = with_amendment(tmp_path, **forged)
+    assert found["exit_code"] == 3
+    assert cause in text_of(found)
+
+
+def test_what_was_amended_once_data_were_there_is_no_go(tmp_path):
+    opening = ("opened", START, {"plan_sha256": good().verdict.plan_sha256})
+    for found in (
+        with_amendment(tmp_path, opened=[opening]),
+        with_amendment(tmp_path, data_seen="full"),
+    ):
+        assert found["exit_code"] == 12
+        assert "exploratory" in text_of(found)

@@ -13,7 +13,7 @@ from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import Record
 from tests.governance.plans import ERROR_METRIC, OFFLINE, SPEED_METRIC, WHY, small_plan
 
-START = datetime(2026, 3, 1, tzinfo=UTC)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 SAMPLED = {"name": "sampled", "temperature": 1.0}
 
 ERRORS = ERROR_METRIC | {"margin": 0.05}

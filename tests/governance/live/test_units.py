@@ -80,3 +80,10 @@ def test_later_rows_change_no_unit_that_was_read(unit, rows, cut):
 
     assert whole[: len(known)].tolist() == known.tolist()
     assert later.time[: len(then)].tolist() == then.time.tolist()
+
+
+@pytest.mark.parametrize("unit", ["prompt", "conversation"])
+def test_names_that_differ_only_in_a_last_nul_are_two(unit):
+    found = units(unit, (0, "a"), (1, "a\0"), (2, "a\0\0"), (3, "a"), now=100)
+
+    assert len(found) == 3

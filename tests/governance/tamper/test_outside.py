@@ -37,9 +37,9 @@ def test_only_a_signature_speaks_for_files_that_nothing_else_names(bundle, check
 
 
 def test_only_a_known_head_sees_an_earlier_date_in_a_ledger_written_anew(bundle, checked):
-    earlier = [seal_line(SEAL, PLAN, at=SEALED.replace(year=2020)), APPROVED]
+    earlier = [seal_line(SEAL, PLAN), ("opened", SEALED, {"plan_sha256": PLAN}), APPROVED]
     attacked = repacked(with_head(bundle, chained(*earlier)))
-    head = sha256_hex(bundle["ledger.jsonl"].splitlines()[0])
+    head = sha256_hex(bundle["ledger.jsonl"].splitlines()[1])
 
     assert checked(attacked)[0] == 0
     code, wrong, text = checked(attacked, head=head)
