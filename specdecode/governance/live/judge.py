@@ -10,6 +10,7 @@ is measured has changed: then nothing good counts as shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from specdecode.errors import EvidenceError
 from specdecode.governance.live.alarms import (
@@ -264,12 +265,10 @@ def _failures(metric: PlanMetric) -> str:
 
 def within(scope: Scope, by: str, value: str) -> Scope:
     """The rows of one stratum, cut where the whole was."""
-    return Scope(
-        scope.arm.of(by, value),
-        scope.baseline.of(by, value),
-        scope.units,
-        0,
-        0,
-        scope.spent,
-        scope.now,
+    return replace(
+        scope,
+        arm=scope.arm.of(by, value),
+        baseline=scope.baseline.of(by, value),
+        beyond=0,
+        open=0,
     )
