@@ -8,10 +8,11 @@ pairs end with the candidate by themselves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from specdecode.governance.live.alarms import step_names
 from specdecode.governance.live.rows import LiveRows
 from specdecode.governance.live.units import Units, units_of
 from specdecode.governance.plan_stages import Stage
@@ -39,6 +40,11 @@ class Scope:
     open: int
     spent: bool
     now: int
+
+    def within(self, by: str, value: str) -> Scope:
+        """The rows of one stratum, cut where the whole was."""
+        arm, baseline = self.arm.of(by, value), self.baseline.of(by, value)
+        return replace(self, arm=arm, baseline=baseline, beyond=0, open=0)
 
 
 def scope_of(stage: Stage, rows: LiveRows, step: str | None, arm: str, baseline: str) -> Scope:
@@ -78,6 +84,15 @@ def scope_of(stage: Stage, rows: LiveRows, step: str | None, arm: str, baseline:
 def _first(units: Units, n: int) -> BoolArray:
     """Rows of the first n units."""
     return np.asarray((units.of_row >= 0) & (units.of_row < n), dtype=np.bool_)
+
+
+def steps_with(stage: Stage, rows: LiveRows) -> list[str | None]:
+    """Steps of a canary that have rows; the first one where none has. Of other stages, [None]."""
+    names = step_names(stage)
+    if stage.steps is None:
+        return names
+    found = {step_of(profile) for profile in set(rows.texts["profile"].tolist())}
+    return [name for name in names if name in found] or names[:1]
 
 
 def step_mask(rows: LiveRows, step: str) -> BoolArray:
