@@ -10,9 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import specdecode
 from pipelines.console import say
 from pipelines.study_page import filled
-from specdecode import governance
 from specdecode.governance.plan import load_plan
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.power_picture import svg
@@ -25,15 +25,21 @@ REPORT = Path("reports/governance/study.json")
 PICTURE = Path("reports/governance/study.svg")
 PAGE = Path("docs/study.md")
 CHUNK = 125
+FOLDER = Path(str(specdecode.__file__)).parent
 CODE = (
-    "power_rows.py",
-    "rules/base.py",
-    "study.py",
-    "study_draws.py",
-    "study_judge.py",
-    "study_scenarios.py",
+    "governance/power_rows.py",
+    "governance/rules/base.py",
+    "governance/study.py",
+    "governance/study_draws.py",
+    "governance/study_judge.py",
+    "governance/study_scenarios.py",
+    "statistics/betting_interval.py",
+    "statistics/clusters.py",
+    "statistics/jackknife.py",
+    "statistics/plug_in.py",
+    "statistics/root.py",
 )
-"""Files of `specdecode.governance` that simulate and judge."""
+"""Files in `FOLDER` that simulate and judge."""
 
 
 def main() -> int:
@@ -72,8 +78,7 @@ def main() -> int:
 
 def code_sha256() -> str:
     """One digest over the files that simulate and judge, each with its name."""
-    folder = Path(str(governance.__file__)).parent
-    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in CODE]
+    lines = [f"{hashlib.sha256((FOLDER / name).read_bytes()).hexdigest()}  {name}" for name in CODE]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

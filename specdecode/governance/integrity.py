@@ -146,15 +146,15 @@ def _arms(inputs: Inputs) -> Problem:
 def _sampling(inputs: Inputs) -> Problem:
     names = [settings.name for settings in inputs.survey.settings]
     problem = exactly("sampling setting", inputs.plan.sampling, names)
-    if problem is not None:
-        return problem
+    return problem or misnamed(inputs, "measure with the temperature that the setting's name says")
+
+
+def misnamed(inputs: Inputs, remedy: str) -> Problem:
+    """Rows of a setting that is greedy by name and not by temperature, or the other way round."""
     for name, kind in (("sampled", "greedily"), ("greedy", "with sampling")):
         wrong = inputs.survey.keys.request_ids(inputs.survey.misnamed_as(name))
         if wrong.total:
-            return (
-                f"the setting {name} was measured {kind}: {some(wrong)}",
-                "measure with the temperature that the setting's name says",
-            )
+            return f"the setting {name} was measured {kind}: {some(wrong)}", remedy
     return None
 
 

@@ -51,7 +51,9 @@ class Plan(Strict):
     )
     cost_of_wrong: CostOfWrong = Field(description="what either mistake costs")
     maintenance: Maintenance = Field(description="effort that is expected")
-    unit: Literal["prompt"] = Field(description="what is resampled; tokens are never independent")
+    unit: Literal["prompt"] = Field(
+        description="what intervals are over; tokens are never independent"
+    )
     stage: StageName = Field(description="stage the rows must come from")
     arms: list[Arm] = Field(min_length=2, description="exactly these arms must be in the rows")
     sampling: list[Text] = Field(
@@ -62,7 +64,9 @@ class Plan(Strict):
         description="prompts a complete run has at least, by profile; fewer is an early end",
     )
     order_seed: Seed = Field(description="seed of the order in which prompts are measured")
-    bootstrap_seed: Seed = Field(description="seed of every interval")
+    bootstrap_seed: Seed = Field(
+        description="seed of whatever an interval draws: the order of bets, and resampled tails"
+    )
     exclusions: list[Text] = Field(description="which requests are left out, and why; [] for none")
     missing_data: MissingData = Field(description="how much may be missing")
     metrics: list[PlanMetric] = Field(min_length=1, description="what is watched, and by whom")

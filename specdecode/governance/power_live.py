@@ -121,7 +121,7 @@ class _Simulated:
             return Ended(Status.NO_GO, first, tuple(k for k, at in failed.items() if at == first))
         if go is None:
             where = place(step, None)
-            late = tuple(_named(name, where) for name, at in passed.items() if at is None)
+            late = tuple(alarm_name(name, where) for name, at in passed.items() if at is None)
             return Ended(Status.INCONCLUSIVE, self._most, late)
         return Ended(Status.GO, go, silent=self._stage.name == "watch")
 
@@ -142,10 +142,11 @@ class _Simulated:
         for stratum in (None, *(strata_of(self._view) if guards else ())):
             where = place(step, stratum)
             part = look if stratum is None else look.of(requests, *stratum)
-            alpha = self._ledger.level(alarm_name(name, where)) if guards else self._stage.alpha
+            named = alarm_name(name, where)
+            alpha = self._ledger.level(named) if guards else self._stage.alpha
             at = first_bad(part, alpha, within)
             if at is not None:
-                yield _named(name, where), at
+                yield named, at
 
     def _valid(self, step: str | None, requests: Requests, end: Ended, seen: _Seen) -> Ended:
         """The end of a step, unless its requests are no evidence by then."""
@@ -178,7 +179,3 @@ class _Simulated:
             and rule.arm == self._arm
             and called
         ]
-
-
-def _named(metric: str, where: str | None) -> str:
-    return f"{metric} ({where})" if where else metric

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from specdecode.governance.live.bounds import Method, crossing, lower_bound
 from specdecode.governance.live.margins import Scale, bounds_of, scale_of
@@ -18,10 +17,8 @@ from specdecode.governance.live.values import row_values
 from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_stages import Stage
 from specdecode.governance.power_streams import Requests
+from specdecode.measurement.arrays import FloatArray, IntArray
 from specdecode.statistics.drift import EDetector
-from specdecode.statistics.sequential import FloatArray
-
-IntArray = npt.NDArray[np.int64]
 
 _FIRST_LOOK = 64  # units of the arm; later looks double
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from specdecode.errors import ConfigError
+from specdecode.governance.live.margins import ERROR_RATE
 from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.power_streams import INSIDE, OFFLINE, OUTSIDE, PARTS, TIMES
-
-ERROR_RATE = "error_rate"
 
 
 def check_needs(view: Plan, metrics: Sequence[PlanMetric], arms: Sequence[str]) -> None:

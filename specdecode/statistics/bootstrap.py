@@ -122,7 +122,7 @@ def paired_quantile_ratio_interval(
         _check(level, resamples)
         found = quantile_ratio_limits(top, bottom, codes, quantile, level)
         return None if found is None else Interval(*found, n, level, "woodruff")
-    members = [np.flatnonzero(codes == code) for code in range(int(codes.max(initial=-1)) + 1)]
+    members = [np.flatnonzero(codes == code) for code in range(n)]
 
     def ratio(index: IntArray, axis: int = -1) -> FloatArray:
         def one(draw: IntArray) -> float:
@@ -132,9 +132,7 @@ def paired_quantile_ratio_interval(
 
         return np.asarray(np.apply_along_axis(one, axis, index), dtype=np.float64)
 
-    return _interval(
-        len(members), ratio, level, resamples=resamples, seed=seed, method="percentile"
-    )
+    return _interval(n, ratio, level, resamples=resamples, seed=seed, method="percentile")
 
 
 def _quotient(above: FloatArray, below: FloatArray) -> FloatArray:

@@ -33,7 +33,7 @@ def quantile_ratio_limits(
     Returns:
         Estimate, lower and upper end; None where the quantile below is 0.
     """
-    z = _z((1 + level) / 2)
+    z = float(stats.norm.ppf((1 + level) / 2))
     clusters = int(codes.max()) + 1
     above, of_top = _linearised(top, codes, clusters, quantile, z)
     below, of_bottom = _linearised(bottom, codes, clusters, quantile, z)
@@ -58,7 +58,3 @@ def _linearised(
     low, high = np.quantile(values, [max(0.0, quantile - reach), min(1.0, quantile + reach)])
     slope = float(high - low) / (min(1.0, quantile + reach) - max(0.0, quantile - reach))
     return found, -under * slope
-
-
-def _z(probability: float) -> float:
-    return float(stats.norm.ppf(probability))

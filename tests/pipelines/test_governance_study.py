@@ -62,12 +62,12 @@ def test_the_number_of_processes_and_the_parts_change_nothing(study, monkeypatch
 
 
 def test_the_code_that_is_hashed_is_there_and_counts(tmp_path, monkeypatch):
-    folder = Path(governance_study.governance.__file__).parent
+    folder = governance_study.FOLDER
     before = governance_study.code_sha256()
     for name in governance_study.CODE:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    monkeypatch.setattr(governance_study.governance, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(governance_study, "FOLDER", tmp_path)
 
     assert governance_study.code_sha256() == before
     for name in governance_study.CODE:

@@ -43,7 +43,7 @@ def speed_section(inputs: ReportInputs) -> Section:
         "speed",
         "Speed",
         f"Tokens per second of each arm divided by those of {inputs.baseline} decoding on the same "
-        f"prompts. 1 is no difference. Intervals are {level:.0%}, from resampling prompts.",
+        f"prompts. 1 is no difference. Intervals are {level:.0%}, over prompts.",
         charts,
         [_tails(inputs), _tail_ratios(inputs)],
     )

@@ -60,14 +60,12 @@ def alarms(plan: Plan, stage: Stage) -> AlphaLedger:
     """
     if stage.alarm_alpha is None:
         raise ConfigError(f"stage {stage.name} has no alarm_alpha")
-    names = list(_names(plan, stage))
-    if not names:
-        return AlphaLedger.by_weights(stage.alarm_alpha, {"none": 1})
+    names = list(_names(plan, stage)) or ["none"]  # a level that is declared is not lost
     return AlphaLedger.by_weights(stage.alarm_alpha, dict.fromkeys(names, 1))
 
 
 def alarm_name(metric: str, where: str | None) -> str:
-    """Name of a guardrail's alarm in the ledger."""
+    """A metric and where it is judged, as the ledger names a guardrail's alarm."""
     return f"{metric} ({where})" if where else metric
 
 

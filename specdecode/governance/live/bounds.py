@@ -41,8 +41,9 @@ def crossing(method: Method, values: FloatArray, m: float, alpha: float) -> int 
     """
     if not len(values) or m >= 1:
         return None
-    if method == "empirical-bernstein":
-        reached = np.flatnonzero(_bernstein(values, alpha) >= m)
+    if method == "empirical-bernstein":  # a bound of 0 is no evidence, not even of "at most 0"
+        bounds = _bernstein(values, alpha)
+        reached = np.flatnonzero((bounds >= m) & (bounds > 0))
     else:
         reached = np.flatnonzero(_evidence(method, values, alpha)(m) >= math.log(1 / alpha))
     return int(reached[0]) + 1 if len(reached) else None

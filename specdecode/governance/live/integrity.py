@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from specdecode.governance.integrity import CHECKS, Inputs, Problem, entry, exactly, some
+from specdecode.governance.integrity import CHECKS, Inputs, Problem, entry, exactly, misnamed, some
 from specdecode.governance.live.alarms import metrics_of, step_names
 from specdecode.governance.live.rows import LiveRows
 from specdecode.governance.live.sample_ratio import mismatches
@@ -66,16 +66,8 @@ def _arms(inputs: Inputs, stage: Stage, _: LiveRows) -> Problem:
 def _sampling(inputs: Inputs, _stage: Stage, _rows: LiveRows) -> Problem:
     found = {settings.name for settings in inputs.survey.settings}
     named = [name for name in inputs.plan.sampling if name in found]
-    if problem := exactly("sampling setting", named, found):
-        return problem
-    for name, kind in (("sampled", "greedily"), ("greedy", "with sampling")):
-        wrong = inputs.survey.keys.request_ids(inputs.survey.misnamed_as(name))
-        if wrong.total:
-            return (
-                f"the setting {name} was measured {kind}: {some(wrong)}",
-                "record the setting that the request asked for",
-            )
-    return None
+    problem = exactly("sampling setting", named, found)
+    return problem or misnamed(inputs, "record the setting that the request asked for")
 
 
 def _same_inputs(inputs: Inputs, stage: Stage, _: LiveRows) -> Problem:

@@ -18,14 +18,13 @@ from specdecode.governance.live.alarms import (
     metrics_of,
     place,
     role_of,
-    step_names,
     strata_of,
 )
 from specdecode.governance.live.findings import Finding
-from specdecode.governance.live.margins import scale_of
+from specdecode.governance.live.margins import ERROR_RATE, scale_of
 from specdecode.governance.live.rows import LiveRows
 from specdecode.governance.live.samples import Sample, kind_of, sample_of
-from specdecode.governance.live.scope import Scope, scope_of, step_of
+from specdecode.governance.live.scope import Scope, scope_of, steps_with
 from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.plan_stages import Stage
@@ -64,15 +63,6 @@ def not_judged(plan: Plan, stage: Stage) -> list[RuleResult]:
     ]
 
 
-def steps_with(stage: Stage, rows: LiveRows) -> list[str | None]:
-    """Steps of a canary that have rows; the first one where none has. Of other stages, [None]."""
-    names = step_names(stage)
-    if stage.steps is None:
-        return names
-    found = {step_of(profile) for profile in set(rows.texts["profile"].tolist())}
-    return [name for name in names if name in found] or names[:1]
-
-
 class _Judge:
     """The entries of one metric after the other."""
 
@@ -93,9 +83,8 @@ class _Judge:
             yield self._judged(metric, role, scope, place(step, None))
             if role == "guardrail":
                 for by, value in self._strata:
-                    yield self._judged(
-                        metric, role, within(scope, by, value), place(step, (by, value)), part=True
-                    )
+                    where = place(step, (by, value))
+                    yield self._judged(metric, role, scope.within(by, value), where, part=True)
 
     def _judged(
         self,
@@ -139,23 +128,12 @@ class _Judge:
         self, metric: PlanMetric, role: Role, sample: Sample, scope: Scope, outcome: Outcome
     ) -> str:
         found, stage = sample.finding, self._stage
-        unit, most = f"{stage.unit}s", "" if stage.n_max is None else f" of {stage.n_max}"
-        number = "nothing measured"
-        if found.estimate is not None:
-            number = f"{what(metric)} {found.estimate:.4g}"
-        if found.low is not None and found.high is not None:
-            number += f" ({found.low:.4g} to {found.high:.4g})"
-        word = _WORDS[outcome]
-        if outcome is Outcome.PASS and role == "guardrail":
-            word = "no harm shown"
-        elif found.empty and outcome is Outcome.UNDECIDED:
-            word = "no common mean fits, it has changed on the way,"
-        elif outcome is Outcome.UNDECIDED:
-            word = "not decided, budget spent" if scope.spent else "not decided yet, goes on"
-        elif outcome is Outcome.INSUFFICIENT:
-            word = f"too little data, {stage.n_min} {unit} are needed"
-        asked = scale_of(metric).asked
-        text = f"{number}, {asked}: {word} after {found.n}{most} {unit}"
+        most = "" if stage.n_max is None else f" of {stage.n_max}"
+        word = self._word(role, found, outcome, spent=scope.spent)
+        text = (
+            f"{_number(metric, found)}, {scale_of(metric).asked}: {word} "
+            f"after {found.n}{most} {stage.unit}s"
+        )
         left = [
             (sample.failed, _failures(metric)),
             (sample.empty, "had no number"),
@@ -163,6 +141,17 @@ class _Judge:
             (scope.beyond, "came after n_max or the window and were not counted"),
         ]
         return text + "".join(f"; {count} {said}" for count, said in left if count)
+
+    def _word(self, role: Role, found: Finding, outcome: Outcome, *, spent: bool) -> str:
+        if outcome is Outcome.FAIL:
+            return "harm is shown"
+        if outcome is Outcome.PASS:
+            return "no harm shown" if role == "guardrail" else "shown"
+        if outcome is Outcome.INSUFFICIENT:
+            return f"too little data, {self._stage.n_min} {self._stage.unit}s are needed"
+        if found.empty:
+            return "no common mean fits, it has changed on the way,"
+        return "not decided, budget spent" if spent else "not decided yet, goes on"
 
     def _remedy(
         self, metric: PlanMetric, outcome: Outcome, scope: Scope, found: Finding
@@ -215,14 +204,6 @@ class _Judge:
         )
 
 
-_WORDS = {
-    Outcome.FAIL: "harm is shown",
-    Outcome.PASS: "shown",
-    Outcome.UNDECIDED: "not decided",
-    Outcome.INSUFFICIENT: "too little data",
-}
-
-
 _UNCOUNTED = {
     "request": "are not counted",
     "prompt": "repeat a prompt later and are not counted",
@@ -245,8 +226,7 @@ def outcome_of(role: Role, found: Finding) -> tuple[Outcome, int | None]:
     return Outcome.UNDECIDED, None
 
 
-def what(metric: PlanMetric) -> str:
-    """What is judged, for sentences."""
+def _what(metric: PlanMetric) -> str:
     if metric.transform == "difference":
         return f"{metric.name} minus the baseline's"
     if metric.transform == "indicator":
@@ -254,22 +234,18 @@ def what(metric: PlanMetric) -> str:
     return metric.name
 
 
+def _number(metric: PlanMetric, found: Finding) -> str:
+    if found.estimate is None:
+        return "nothing measured"
+    number = f"{_what(metric)} {found.estimate:.4g}"
+    if found.low is None or found.high is None:
+        return number
+    return f"{number} ({found.low:.4g} to {found.high:.4g})"
+
+
 def _failures(metric: PlanMetric) -> str:
-    if metric.name == "error_rate":
+    if metric.name == ERROR_RATE:
         return "failed"
     if metric.transform == "indicator":
         return "failed and count as outside the limit"
     return "failed and have no value here: error_rate judges them"
-
-
-def within(scope: Scope, by: str, value: str) -> Scope:
-    """The rows of one stratum, cut where the whole was."""
-    return Scope(
-        scope.arm.of(by, value),
-        scope.baseline.of(by, value),
-        scope.units,
-        0,
-        0,
-        scope.spent,
-        scope.now,
-    )

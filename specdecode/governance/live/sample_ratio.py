@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdecode.governance.live.alarms import SAMPLE_RATIO, alarms, metrics_of
-from specdecode.governance.live.judge import steps_with
 from specdecode.governance.live.rows import LiveRows
-from specdecode.governance.live.scope import step_mask
+from specdecode.governance.live.scope import step_mask, steps_with
 from specdecode.governance.live.units import conversation_of
 from specdecode.governance.live.values import lacking
 from specdecode.governance.plan_schema import Plan

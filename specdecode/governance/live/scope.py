@@ -1,17 +1,22 @@
 """Which rows of a live stage count: within its window, and up to `n_max` units of the candidate.
 
-Of a canary each step is counted by itself. Whatever comes later is not judged, and said so.
+Of a canary each step is counted by itself. Whatever comes later is not judged, and said so. The
+baseline ends with the candidate's last unit, from the moment that one is there: were it read on
+until the candidate's next, a decision could come in between and be gone again after. A shadow's
+pairs end with the candidate by themselves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from specdecode.governance.live.alarms import step_names
 from specdecode.governance.live.rows import LiveRows
-from specdecode.governance.live.units import units_of
+from specdecode.governance.live.units import Units, units_of
 from specdecode.governance.plan_stages import Stage
+from specdecode.measurement.arrays import BoolArray
 
 _MICROSECONDS = {"minutes": 60 * 10**6, "hours": 3600 * 10**6, "days": 86400 * 10**6}
 
@@ -23,7 +28,6 @@ class Scope:
     Args:
         arm: the candidate's.
         baseline: the other arm's.
-        units: of the candidate, at most `n_max`.
         beyond: units (or rows of the candidate) that came too late to count.
         open: rows of conversations that have not ended yet, and of prompts that were repeated.
         spent: whether the stage may not read more: `n_max` or the window is reached.
@@ -32,11 +36,15 @@ class Scope:
 
     arm: LiveRows
     baseline: LiveRows
-    units: int
     beyond: int
     open: int
     spent: bool
     now: int
+
+    def within(self, by: str, value: str) -> Scope:
+        """The rows of one stratum, cut where the whole was."""
+        arm, baseline = self.arm.of(by, value), self.baseline.of(by, value)
+        return replace(self, arm=arm, baseline=baseline, beyond=0, open=0)
 
 
 def scope_of(stage: Stage, rows: LiveRows, step: str | None, arm: str, baseline: str) -> Scope:
@@ -63,23 +71,31 @@ def scope_of(stage: Stage, rows: LiveRows, step: str | None, arm: str, baseline:
     units = units_of(stage.unit, candidate.time, candidate.prompts, now=now)
     total, most = len(units), stage.n_max
     uncounted = int((units.of_row < 0).sum())
-    if most is None or total <= most:
-        spent = over or (most is not None and total == most)
-        return Scope(candidate, other, total, late, uncounted, spent, now)
-    kept = (units.of_row >= 0) & (units.of_row < most)
-    end_of_arm = int(units.time[most - 1])
-    return Scope(
-        candidate.where(kept),
-        other.where(other.time <= end_of_arm),
-        most,
-        late + total - most,
-        uncounted,
-        True,
-        now,
-    )
+    if most is None or total < most:
+        return Scope(candidate, other, late, uncounted, over, now)
+    if stage.name != "shadow":
+        others = units_of(stage.unit, other.time, other.prompts, now=now)
+        in_time = int(np.searchsorted(others.time, units.time[most - 1], side="right"))
+        other = other.where(_first(others, in_time))
+    beyond = late + total - most
+    return Scope(candidate.where(_first(units, most)), other, beyond, uncounted, True, now)
 
 
-def step_mask(rows: LiveRows, step: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _first(units: Units, n: int) -> BoolArray:
+    """Rows of the first n units."""
+    return np.asarray((units.of_row >= 0) & (units.of_row < n), dtype=np.bool_)
+
+
+def steps_with(stage: Stage, rows: LiveRows) -> list[str | None]:
+    """Steps of a canary that have rows; the first one where none has. Of other stages, [None]."""
+    names = step_names(stage)
+    if stage.steps is None:
+        return names
+    found = {step_of(profile) for profile in set(rows.texts["profile"].tolist())}
+    return [name for name in names if name in found] or names[:1]
+
+
+def step_mask(rows: LiveRows, step: str) -> BoolArray:
     """Rows whose profile is a step, however its share is spelled ("0.50" is 0.5)."""
     names = {text: step_of(text) == step for text in set(rows.texts["profile"].tolist())}
     return np.array([names[text] for text in rows.texts["profile"].tolist()], dtype=np.bool_)

@@ -1098,14 +1098,22 @@ def counted(plan: Any, stage: Any, rows: list[Row], step: str | None) -> dict[st
     own = [row for row in rows if when(row["started_at"]) <= end
            and step in (None, share_of(row["profile"]))]  # fmt: skip
     found = {name: [row for row in own if row["arm"] == name] for name in (arm, base)}
-    timed: Timed = [(when(row["started_at"]), row["prompt_id"], None) for row in found[arm]]
-    units = unit_places(stage["unit"], timed, when(rows[-1]["started_at"]))
-    if stage["n_max"] is not None and len(units) > stage["n_max"]:
-        kept = sorted(place for places in units[: stage["n_max"]] for place in places)
-        last = timed[units[stage["n_max"] - 1][-1]][0]
-        found[arm] = [found[arm][place] for place in kept]
-        found[base] = [row for row in found[base] if when(row["started_at"]) <= last]
-    return found
+    timed: dict[str, Timed] = {
+        name: [(when(row["started_at"]), row["prompt_id"], None) for row in each]
+        for name, each in found.items()
+    }
+    units = {
+        name: unit_places(stage["unit"], each, when(rows[-1]["started_at"]))
+        for name, each in timed.items()
+    }
+    if stage["n_max"] is None or len(units[arm]) < stage["n_max"]:
+        return found
+    del units[arm][stage["n_max"] :]
+    last = timed[arm][units[arm][-1][-1]][0]
+    units[base] = [own for own in units[base] if timed[base][own[-1]][0] <= last]
+    cut = (arm,) if stage["name"] == "shadow" else (arm, base)
+    kept = {name: sorted(place for own in units[name] for place in own) for name in cut}
+    return found | {name: [found[name][place] for place in own] for name, own in kept.items()}
 
 
 def live_estimate(

@@ -64,6 +64,13 @@ def test_no_mean_is_shown_to_lie_above_one():
     assert crossing("betting", np.ones(1000), 1.0, 0.05) is None
 
 
+@pytest.mark.parametrize("method", ["betting", "empirical-bernstein"])
+def test_a_margin_of_nothing_is_not_crossed_by_nothing(method):
+    """A closed form's bound starts at 0: "no request fails" was called broken by none failing."""
+    assert crossing(method, np.zeros(1000), 0.0, 0.05) is None
+    assert crossing(method, np.ones(1000), 0.0, 0.05) is not None
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_true_bound_is_crossed_no_more_often_than_promised(method):
     """All sequences of ten tosses: the exact chance of a false rejection at any look."""

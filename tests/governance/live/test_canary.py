@@ -137,6 +137,19 @@ def test_requests_of_the_baseline_after_the_candidates_last_do_not_count():
     assert "came after n_max" in entry(more, "error_rate", STEP).reason
 
 
+def test_what_was_decided_at_n_max_is_not_undone_by_the_next_request():
+    """Bad scores of the baseline came before it and spoke for the candidate, until it came."""
+    plan, rows = live_plan(CANARY | {"n_max": 100}), canary(1400, share=0.2)
+    last = [i for i, each in enumerate(rows) if each["arm"] == "block"][99]
+    late = [row(5000 + i, "plain", "canary", profile="0.2", quality=0.0) for i in range(100)]
+    following = row(6000, "block", "canary", profile="0.2")
+    before = judged(plan, "canary", rows[: last + 1] + late)
+    after = judged(plan, "canary", [*rows[: last + 1], *late, following])
+
+    assert before.status is after.status
+    assert entry(before, "quality", "step=0.2").low == entry(after, "quality", "step=0.2").low
+
+
 def test_below_n_min_in_either_arm_nothing_is_shown():
     verdict = judged(PLAN, "canary", canary(200, share=0.2))
     candidate = sum(each["arm"] == "block" for each in canary(200, share=0.2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from specdecode.governance.live.rows import read_live
@@ -9,7 +11,7 @@ from specdecode.governance.live.scope import scope_of, step_of
 from specdecode.governance.plan_stages import Stage
 from specdecode.governance.tables import as_rows
 from specdecode.measurement.source import TableSource
-from tests.governance.live.streams import CANARY, SHADOW, canary, shadow
+from tests.governance.live.streams import CANARY, SHADOW, START, canary, row, shadow
 
 
 def scope(stage, rows, step=None, **changes):
@@ -20,7 +22,7 @@ def scope(stage, rows, step=None, **changes):
 def test_everything_counts_where_nothing_ends_the_stage():
     found = scope(SHADOW, shadow(30))
 
-    assert (len(found.arm), len(found.baseline), found.units) == (30, 30, 30)
+    assert (len(found.arm), len(found.baseline)) == (30, 30)
     assert (found.beyond, found.open, found.spent) == (0, 0, False)
 
 
@@ -28,7 +30,7 @@ def test_at_n_max_the_budget_is_spent_and_beyond_it_nothing_counts():
     at, beyond = (scope(SHADOW, shadow(n), n_min=5, n_max=20) for n in (20, 33))
 
     assert (at.spent, at.beyond) == (True, 0)
-    assert (beyond.spent, beyond.beyond, beyond.units, len(beyond.arm)) == (True, 13, 20, 20)
+    assert (beyond.spent, beyond.beyond, len(beyond.arm)) == (True, 13, 20)
 
 
 def test_of_a_canary_the_baseline_ends_with_the_candidate():
@@ -38,6 +40,44 @@ def test_of_a_canary_the_baseline_ends_with_the_candidate():
     assert len(found.arm) == 20
     assert int(found.baseline.time[-1]) <= int(found.arm.time[-1])
     assert len(found.baseline) < 100
+
+
+def test_the_baseline_ends_there_too_while_the_candidates_next_request_is_awaited():
+    """It was read on until then, so that what these rows decided was undecided after."""
+    rows = canary(200)
+    last = [i for i, each in enumerate(rows) if each["arm"] == "block"][19]
+    late = [row(300 + i, "plain", "canary", profile="0.5") for i in range(50)]
+    waiting, after = (
+        scope(CANARY, each, "0.5", n_min=5, n_max=20)
+        for each in (rows[: last + 1] + late, rows[: last + 1] + late + rows[last + 1 :])
+    )
+
+    assert waiting.baseline.ids.tolist() == after.baseline.ids.tolist()
+    assert (waiting.spent, waiting.beyond, len(waiting.arm)) == (True, 0, 20)
+
+
+def test_conversations_of_the_baseline_are_not_cut_in_two_at_the_candidates_end():
+    def at(minute, conversation, turn, arm):
+        name = f"{conversation}/{turn}"
+        began = START + timedelta(minutes=minute)
+        return row(minute, arm, "canary", prompt_id=name, profile="0.5", started_at=began)
+
+    rows = [at(0, "b0", 1, "plain"), at(1, "a1", 1, "block"), at(2, "b2", 1, "plain"),
+            at(3, "a1", 2, "block"), at(4, "b2", 2, "plain"), at(90, "b9", 1, "plain")]  # fmt: skip
+    found = scope(CANARY, rows, "0.5", unit="conversation", n_min=1, n_max=1)
+
+    assert found.arm.prompts.tolist() == ["a1/1", "a1/2"]
+    assert found.baseline.prompts.tolist() == ["b0/1"]
+
+
+def test_a_pair_whose_baseline_answers_last_is_a_pair():
+    rows = shadow(20)
+    for each in rows:
+        if each["arm"] == "plain":
+            each["started_at"] += timedelta(hours=1)
+    found = scope(SHADOW, rows, n_min=5, n_max=20)
+
+    assert (len(found.arm), len(found.baseline)) == (20, 20)
 
 
 def test_each_step_has_its_own_budget():

@@ -65,12 +65,19 @@ REPEATED = [
     each | {"prompt_id": f"p{index // 4}", "sampling": SETTINGS[index // 2 % 2]}
     for index, each in enumerate(shadow(120))
 ]  # fmt: skip
+CANARIES = canary(400)
+NINETIETH = [place for place, each in enumerate(CANARIES) if each["arm"] == "block"][89]
+AWAITING = CANARIES[: NINETIETH + 1] + [
+    each for each in CANARIES[NINETIETH:][:40] if each["arm"] == "plain"
+]
 
 STAGES = {
     "canary, conversations": (live_plan(TALKED), "canary", TALKS),
     "shadow, prompts": (live_plan(SHADOW | {"unit": "prompt", "n_min": 5}), "shadow", REPEATED),
     "shadow, beyond n_max": (live_plan(SHADOW | {"n_max": 90}), "shadow", shadow(120)),
-    "canary, beyond n_max": (live_plan(CANARY | {"n_max": 90}), "canary", canary(400)),
+    "canary, beyond n_max": (live_plan(CANARY | {"n_max": 90}), "canary", CANARIES),
+    "canary, at n_max": (live_plan(CANARY | {"n_max": 90}), "canary", AWAITING),
+    "canary, beyond n_max conversations": (live_plan(TALKED | {"n_max": 90}), "canary", TALKS),
     "shadow, beyond the window": (
         live_plan(SHADOW | {"window": {"length": 1.5, "per": "minutes"}}), "shadow", shadow(120)),
     "shadow": (live_plan(SHADOW | LOSSLESS), "shadow", shadow(400)),
