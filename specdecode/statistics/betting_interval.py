@@ -41,7 +41,9 @@ METHOD = "betting"
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _CAP = 0.75  # the share of the wealth at risk in one step; the paper's suggestion
 _LOOKS = 4096  # of so many values on, the wealth is looked at in even steps, which is valid too
-_CHUNK = 256  # factors multiplied before a logarithm is taken; each is below 2 + 8
+# Factors multiplied before a logarithm is taken. None is above 1 + sqrt(8 log(2/alpha)), so even an
+# alpha of 1e-11 is no overflow.
+_CHUNK = 256
 
 
 def difference_interval(
