@@ -264,11 +264,20 @@ CHECKS: dict[str, Callable[[Inputs], Problem]] = {
 
 
 def _complete(inputs: Inputs) -> RuleResult:
-    """A run that ended early is INCONCLUSIVE, whatever it had measured so far."""
+    """A run that ended early is INCONCLUSIVE, whatever it had measured so far.
+
+    One that went on beyond the plan's n_max is INVALID: an interval for one look does not cover
+    whoever adds prompts until a look pleases.
+    """
     profiles, prompts = sorted(inputs.survey.profiles), inputs.survey.prompts
     expected = inputs.plan.prompts_expected
     wanted = expected.get(profiles[0]) if len(profiles) == 1 else None
-    if wanted is not None and prompts >= wanted:
+    most = next(stage.n_max for stage in inputs.plan.stages if stage.name == inputs.plan.stage)
+    if most is not None and prompts > most:
+        where = f"the stage {inputs.plan.stage} looks once, at {most} at most"
+        outcome, remedy = Outcome.INVALID, "judge the first complete run, as the plan has it"
+        reason = f"{prompts} prompts, and {where}"
+    elif wanted is not None and prompts >= wanted:
         outcome, remedy = Outcome.PASS, None
         reason = f"{prompts} prompts, at least {wanted} expected of a complete {profiles[0]} run"
     elif wanted is not None:

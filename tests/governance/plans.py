@@ -81,7 +81,7 @@ OFFLINE = {
     "alpha": 0.025,
     "unit": "prompt",
     "n_min": 20,
-    "n_max": 40,
+    "n_max": 400,
     "window": None,
     "missing_data": None,
 }

@@ -26,7 +26,7 @@ from specdecode.governance.decide import _status
 from specdecode.governance.rules.speed_ratio import SpeedRatio
 from specdecode.measurement.digest import rows_sha256
 from specdecode.measurement.records import to_table
-from tests.governance.plans import FASTER, small_plan
+from tests.governance.plans import FASTER, OFFLINE, small_plan
 from tests.measurement.factories import MANIFEST, OTHER_MANIFEST, audit, run, shuffled
 
 PLAN = small_plan()
@@ -62,6 +62,22 @@ def changed(row=0, **values):
     rows = list(ROWS)
     rows[row] = rows[row].model_copy(update=values)
     return rows
+
+
+def test_a_run_beyond_n_max_is_invalid_for_a_fixed_stage_looks_once():
+    """Else prompts could be added until a look pleases: 4 % of false GO in eleven looks."""
+    stage = {"n_min": 20, "n_max": 20}
+    exact = small_plan(stages=[OFFLINE | stage], prompts_expected={"full": 20})
+    beyond = small_plan(stages=[OFFLINE | stage | {"n_max": 19, "n_min": 19}],
+                        prompts_expected={"full": 19})  # fmt: skip
+
+    verdict = decide(beyond, TABLE, AUDIT)
+
+    assert decide(exact, TABLE, AUDIT).status is Status.GO
+    assert verdict.status is Status.INVALID
+    assert verdict.reasons == [
+        "integrity/complete: 20 prompts, and the stage offline looks once, at 19 at most"
+    ]
 
 
 def test_good_rows_are_go_with_the_reasons():

@@ -1621,9 +1621,12 @@ def check_integrity(bundle: Bundle) -> str:
         return f"{len(own)} checks of the rows of {live['name']} give what the verdict says"
     profiles = {row["profile"] or "none" for row in bundle.rows}
     expected = plan["prompts_expected"].get(min(profiles)) if len(profiles) == 1 else None
-    enough = expected and len({row["prompt_id"] for row in bundle.rows}) >= expected
-    need(found.get("integrity/complete") == ("pass" if enough else "insufficient"),
-         f"complete: the plan expects {expected} prompts")  # fmt: skip
+    prompts = len({row["prompt_id"] for row in bundle.rows})
+    most = next(stage["n_max"] for stage in plan["stages"] if stage["name"] == plan["stage"])
+    told = "pass" if expected and prompts >= expected else "insufficient"
+    told = "invalid" if most is not None and prompts > most else told
+    need(found.get("integrity/complete") == told,
+         f"complete: the plan expects {expected} prompts and at most {most}")  # fmt: skip
     return f"{len(own) + 1} checks of the rows give what the verdict says"
 
 
