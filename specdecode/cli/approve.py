@@ -113,8 +113,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     console = stdout()
     console.print(f"{decision}: {signer.name} as {signer.role}, in {out}", markup=False)
     console.print(f"recorded status [{STATUS_STYLE.get(recorded, 'bold')}]{recorded}[/]")
-    for reason in explored:
-        console.print(f"  - EXPLORATORY: {reason}", markup=False)
+    for because in explored:
+        console.print(f"  - EXPLORATORY: {because}", markup=False)
     for finding in findings:
         console.print(f"  - {finding.message}", markup=False)
 

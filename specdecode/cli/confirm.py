@@ -16,8 +16,8 @@ from specdecode.cli.confirm_request import read_request
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stderr, stdout
 from specdecode.cli.exit_codes import GO, INCONCLUSIVE
 from specdecode.cli.keys import DEFAULT_LEDGER, LedgerOption, SignersOption
-from specdecode.cli.quiet import no_progress_in_a_pipe
 from specdecode.cli.outputs import refuse_unwritable, write_output
+from specdecode.cli.quiet import no_progress_in_a_pipe
 from specdecode.errors import ConfigError, UserError
 
 if TYPE_CHECKING:

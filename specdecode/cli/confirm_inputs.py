@@ -108,7 +108,8 @@ def read_inputs(plan: Path, params: Path, manifest: Path, target: Path) -> Input
             parameters speak of different settings.
         TamperedError: the manifest's entries are not those it was made with.
     """
-    from specdecode.governance import PLAN_ENTRY, load_plan, plan_sha256, sealed_sha256
+    from specdecode.governance import PLAN_ENTRY, load_plan, plan_sha256
+    from specdecode.governance.seal import fits
     from specdecode.workload.confirmation import STAGE
     from specdecode.workload.sampling import settings_from
 
@@ -121,7 +122,7 @@ def read_inputs(plan: Path, params: Path, manifest: Path, target: Path) -> Input
         )
     document, found = _parameters(params), read_json_object(manifest)
     entries, digest = found.get("entries"), found.get("manifest_sha256")
-    if not isinstance(entries, dict) or sealed_sha256(entries) != digest:
+    if not isinstance(entries, dict) or not fits(entries, digest):
         raise TamperedError(f"{manifest}: its entries are not those it was made with; restore it")
     if entries.get(PLAN_ENTRY) != plan_sha256(view):
         raise ConfigError(f"{manifest}: made for another plan; run the manifest stage for {plan}")

@@ -16,14 +16,22 @@ def read_json_object(path: Path) -> dict[str, Any]:
         ConfigError: the file is missing, unreadable or holds something else.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: expected a JSON object, found {type(document).__name__}")
     return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two equal keys a reader would see one, and another reader the other."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return members
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -41,7 +49,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         if isinstance(row.get("sampling"), str):
             try:
                 row["sampling"] = json.loads(row["sampling"])
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(
                     f"{path}, row {index}, field 'sampling': not valid JSON ({error})"
                 ) from error
@@ -70,7 +78,7 @@ def _jsonl_rows(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}, line {number}: not valid JSON ({error})") from error
         if not isinstance(row, dict):
             raise ConfigError(f"{path}, line {number}: expected an object")

@@ -17,7 +17,6 @@ from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED, INVALID, TAMPE
 from specdecode.cli.streams import OutputError, prepare
 from specdecode.errors import EvidenceError, SpecdecodeError, TamperedError, UserError
 
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 

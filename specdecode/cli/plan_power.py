@@ -151,4 +151,3 @@ def _scenarios(plan: Plan, path: Path) -> dict[str, Plan]:
             raise ConfigError(f"{path}: {name}: expected {{field of power.effects: value}}")
         scenarios[str(name)] = suppose(plan, changes, f"{path}: {name}")
     return scenarios
-

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from specdecode.governance.plan import Plan, plan_sha256
-from specdecode.governance.seal import PLAN_ENTRY, sealed_sha256
+from specdecode.governance.seal import PLAN_ENTRY, fits
 from specdecode.governance.survey import Survey
 from specdecode.governance.verdict import Outcome, RuleResult
 from specdecode.measurement.keys import SHOWN, Shown, repeated_ids
@@ -125,7 +125,7 @@ def _plan_of_these_rows(inputs: Inputs) -> Problem:
     entries = inputs.manifest.get("entries")
     if entries is None:
         return None
-    if sealed_sha256(entries) != inputs.manifest.get("manifest_sha256"):
+    if not fits(entries, inputs.manifest.get("manifest_sha256")):
         return ("the manifest's entries are not those it was sealed with", "restore the manifest")
     planned = entries.get(PLAN_ENTRY) if isinstance(entries, Mapping) else None
     own = plan_sha256(inputs.plan)

@@ -9,6 +9,7 @@ from pydantic import Field
 from specdecode.governance.strict import Date, Strict, Text
 
 Count = Annotated[int, Field(ge=1)]
+Days = Annotated[int, Field(ge=1, le=36_500)]
 Hours = Annotated[float, Field(ge=0)]
 
 
@@ -73,7 +74,7 @@ class Approvals(Strict):
 
     required_roles: list[Text] = Field(description="one signature each; [] asks for none")
     distinct_persons: bool = Field(description="whether each signature needs another person")
-    expires_days: Count = Field(description="days after which a signature no longer counts")
+    expires_days: Days = Field(description="days after which a signature no longer counts")
     signers_file: Text | None = Field(
         description="keys, roles and persons that may sign; null only where no role is required"
     )

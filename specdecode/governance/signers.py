@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from specdecode.errors import ConfigError
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.signing import decode_base64, key_id
-from specdecode.governance.strict import Strict
+from specdecode.governance.strict import Strict, Text
 from specdecode.governance.timestamps import UtcText, parse_utc
 from specdecode.governance.verifier.verify import UncheckedError, signers_in
 from specdecode.governance.yaml_file import problems, read_yaml
@@ -40,7 +40,7 @@ def _name(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Field(min_length=1), AfterValidator(_name)]
+Name = Annotated[Text, AfterValidator(_name)]
 
 
 class Signer(Strict):

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from typing import Annotated
+from unicodedata import category
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Text = Annotated[str, Field(min_length=1)]
+_TURNS = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def _shown_as_written(text: str) -> str:
+    for character in text:
+        if character in _TURNS or (category(character) == "Cc" and character not in "\n\t"):
+            raise ValueError(
+                f"holds {character!a}, which shows another text than there is; remove it"
+            )
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_shown_as_written)]
+"""Text for people. It cannot move a terminal's cursor or turn the direction it is read in."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Positive = Annotated[float, Field(gt=0)]

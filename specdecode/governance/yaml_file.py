@@ -28,7 +28,7 @@ def read_yaml(path: Path, what: str) -> object:
         raise ConfigError(f"{path}: there is no such {what}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # too long or too deep, too
         raise ConfigError(f"{path}: not readable as YAML: {error}") from error
 
 

@@ -141,9 +141,9 @@ def _canonical(sampling: str) -> str:
     try:
         text = json.dumps(json.loads(sampling), sort_keys=True, ensure_ascii=False, allow_nan=False)
         text.encode()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EvidenceError(
-            f"sampling {sampling!r} is not JSON that can be kept: {error}"
+            f"sampling {sampling[:200]!r} is not JSON that can be kept: {error}"
         ) from error
     return text
 

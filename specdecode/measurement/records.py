@@ -124,7 +124,7 @@ class Record(BaseModel):
             return value
         try:
             return json.loads(value)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"sampling is not JSON: {error}") from error
 
     @field_validator("started_at")

@@ -85,7 +85,7 @@ class Validity:
         if found is None:
             try:
                 settings = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 settings = None
             name = settings.get("name") if isinstance(settings, dict) else None
             found = isinstance(name, str) and bool(name)

@@ -117,12 +117,12 @@ def of_sums(sums: FloatArray, level: float) -> Interval | None:
             center, without = np.log(estimate), np.log(without)
     if not (np.isfinite(center) and np.isfinite(without).all()):
         return None
-    without -= without.mean()
-    error = math.sqrt((k - 1) / k * float(without @ without))
-    reach = float(stats.t.ppf((1 + level) / 2, k - 1)) * error
-    ends = np.array([center - reach, center + reach])
-    if logs:
-        with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        without -= without.mean()
+        error = math.sqrt((k - 1) / k * float(without @ without))
+        reach = float(stats.t.ppf((1 + level) / 2, k - 1)) * error
+        ends = np.array([center - reach, center + reach])
+        if logs:
             ends = np.exp(ends)
     if not np.isfinite(ends).all():  # two prompts that far apart say nothing
         return None

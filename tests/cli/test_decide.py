@@ -139,3 +139,12 @@ def test_a_live_stage_that_cannot_be_judged_is_a_usage_error(specdecode, tmp_pat
     done = specdecode("decide", "--plan", plan, "--rows", rows)
     assert done.code == 2
     assert "it needs an alarm_alpha" in done.err
+
+
+def test_a_document_nested_without_end_is_a_usage_error(specdecode, rows, tmp_path):
+    deep = tmp_path / "audit.json"
+    deep.write_text("[" * 100_000)
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--audit", deep)
+
+    assert done.code == 2
+    assert "audit.json: not valid JSON" in done.err

@@ -335,6 +335,26 @@ def _approve(specdecode, verdict, key, *options):
     return specdecode("approve", verdict, "--plan", PLAN, "--key", key, *options, "--json")
 
 
+def test_what_was_amended_once_results_were_seen_is_no_go_whoever_approves(
+    specdecode, sealed_verdict, amend
+):
+    amend(data_seen="full")
+    _approve(specdecode, sealed_verdict, "Ada")
+    found = _approve(specdecode, sealed_verdict, "Grace").document
+    assert (found["findings"], found["recorded_status"]) == ([], "INCONCLUSIVE")
+    assert len(found["exploratory"]) == 1
+    assert (
+        "EXPLORATORY" in specdecode("approve", sealed_verdict, "--plan", PLAN, "--key", "Ada").out
+    )
+
+
+def test_a_verdict_with_a_key_twice_cannot_be_approved(specdecode, sealed_verdict):
+    sealed_verdict.write_text(sealed_verdict.read_text().replace("{", '{"status": "NO_GO", ', 1))
+    done = _approve(specdecode, sealed_verdict, "Ada")
+    assert done.code == USAGE
+    assert "a key occurs twice" in done.err
+
+
 def test_a_go_stands_when_both_have_signed(specdecode, sealed_verdict):
     first = _approve(specdecode, sealed_verdict, "Ada").document
     assert first["recorded_status"] == "INCONCLUSIVE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from specdecode.errors import ConfigError
@@ -66,6 +67,23 @@ def test_a_manifest_that_is_no_object_is_invalid(manifest):
 
     assert verdict.status is Status.INVALID
     assert any("the manifest is not an object" in line for line in verdict.reasons)
+
+
+@pytest.mark.parametrize("entries", [{"a": "\ud800"}, {"a": object()}, {"a": float("nan")}])
+def test_entries_that_cannot_be_hashed_are_not_those_that_were_sealed(entries):
+    verdict = decide(PLAN, TABLE, AUDIT, MANIFEST_DOCUMENT | {"entries": entries})
+
+    assert verdict.status is Status.INVALID
+    assert any("not those it was sealed with" in line for line in verdict.reasons)
+
+
+def test_settings_nested_without_end_are_no_settings():
+    texts = TABLE.column("sampling").to_pylist()
+    texts[3] = '{"name": "greedy", "x": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    place = TABLE.schema.get_field_index("sampling")
+    deep = TABLE.set_column(place, TABLE.schema.field(place), pa.array(texts))
+
+    assert decide(PLAN, deep, AUDIT).status is Status.INVALID
 
 
 def test_rows_may_be_a_frame_or_a_list_of_mappings():

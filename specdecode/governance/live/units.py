@@ -82,7 +82,7 @@ def conversation_of(prompt: str) -> str:
 def _numbered(names: list[str]) -> IntArray:
     """Equal names get equal numbers, in the order of their first rows.
 
-    numpy's own text would take "a" and "a\\0" for one name.
+    numpy's own text would take two names for one that differ in a last NUL only.
     """
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)

@@ -91,11 +91,11 @@ def parse(data: bytes, name: str) -> Any:
         need(len(dict(pairs)) == len(pairs), f"{name} has a key twice")
         return dict(pairs)
 
-    def refuse(word: str) -> None:
+    def refuse(word: str) -> float:
         raise TamperedError(f"{name} holds {word[:20]}, which is not a number")
 
     def finite(digits: str) -> float:
-        return float(digits) if math.isfinite(float(digits)) else refuse(digits)  # type: ignore[return-value]
+        return float(digits) if math.isfinite(float(digits)) else refuse(digits)
 
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse,
@@ -1464,10 +1464,12 @@ def amendments(bundle: Bundle, ours: Sequence[Any]) -> int:
              f"{where}: an amendment by {said['author']}, who did not sign it")  # fmt: skip
         count += 1
         suits = is_open or said["data_seen"] in ("partial", "full")
-        if suits and said["contingency"] not in foreseen:
-            if bundle.json("verdict.json")["status"] == "GO":
-                raise UncheckedError(f"{where}: amended once data were there to suit, so that the "
-                                     f"result is exploratory and no GO: {said['what']}")  # fmt: skip
+        unforeseen = suits and said["contingency"] not in foreseen
+        if unforeseen and bundle.json("verdict.json")["status"] == "GO":
+            raise UncheckedError(
+                f"{where}: amended once there were data to suit, so that the result is "
+                f"exploratory and no GO: {said['what']}"
+            )
     return count
 
 

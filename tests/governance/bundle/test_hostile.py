@@ -84,7 +84,9 @@ def test_a_name_in_the_bundle_cannot_forge_a_line_or_hide_one(path, answered):
 def test_text_that_the_terminal_cannot_show_is_spelled_out(folder, stranger):
     """The bare interpreter of `stranger` writes ASCII only where the locale says so."""
     (folder / "grün").write_text("")
-    program = f"import sys; sys.stdout.reconfigure(encoding='ascii'); sys.argv[0] = {str(PROGRAM)!r}"
+    program = (
+        f"import sys; sys.stdout.reconfigure(encoding='ascii'); sys.argv[0] = {str(PROGRAM)!r}"
+    )
     run = f"{program}; import runpy; runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
     done = stranger("-c", run, folder)
 

@@ -67,8 +67,8 @@ def test_prompts_opened_before_the_seal_are_seen(tmp_path):
 def with_amendment(tmp_path, by=ADA, *, opened=(), kept=None, **fields):
     """A good bundle whose ledger has one amendment; `kept` replaces fields of the line's body."""
     digest, own = good().verdict.plan_sha256, good().verdict_sha256
-    said = {"plan_sha256": digest, "when": utc(START), "stage": "offline", "what": "one left out",
-            "why": "it is broken", "data_seen": "none", "impact": "none", "author": "Ada"}  # fmt: skip
+    said = {"plan_sha256": digest, "when": utc(START), "stage": "offline", "what": "one less",
+            "why": "broken", "data_seen": "none", "impact": "none", "author": "Ada"}  # fmt: skip
     signed = sign_payload(write_statement(Deviation.model_validate(said | fields)), by)
     body = {"plan_sha256": digest, "deviation_sha256": signed.sha256, "envelope": signed.to_json()}
     lines = chained(seal_line(good().seal, digest), *opened,

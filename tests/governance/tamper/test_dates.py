@@ -27,6 +27,7 @@ from tests.governance.keys import ADA, GRACE, entry
 from tests.governance.tamper.attacks import APPROVED, OWN, PLAN
 from tests.measurement.factories import START
 
+
 def sealed_on(at):
     """A seal that was signed at this time."""
     predicate = PlanSeal(plan_sha256=PLAN, plan_name="small", at=utc(at), tree_clean=True,
