@@ -6,6 +6,7 @@ than GO is no failure here; evidence that does not hold is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.sealed import ANCHOR, sealed_plan
@@ -46,8 +47,23 @@ def main() -> None:
     )
     result = verify(BUNDLE, unsealed=sealed is None)
     if wrong := [c for c in result["checks"] if c["result"] in ("failed", "tampered")]:
-        found = "; ".join(f"{check['name']}: {check['text']}" for check in wrong)
-        raise EvidenceError(f"{BUNDLE}: what was written does not hold: {found}")
+        raise EvidenceError(refusal(wrong))
+
+
+def refusal(wrong: Sequence[Mapping[str, str]]) -> str:
+    """Why the bundle does not hold, and the way out where it only waits for people.
+
+    Args:
+        wrong: the verifier's checks that did not pass.
+    """
+    found = "; ".join(f"{check['name']}: {check['text']}" for check in wrong)
+    text = f"{BUNDLE}: what was written does not hold: {found}"
+    if all((check["name"], check["result"]) == ("approvals", "failed") for check in wrong):
+        text += (
+            f". The verdict is in {VERDICT}: sign it (`specdecode approve {VERDICT} --plan {PLAN} "
+            "--key YOURS`, each role), then `specdecode bundle FILE` or this command again"
+        )
+    return text
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import typer
 
 from specdecode.cli.approve import approve_command
@@ -45,3 +47,16 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command("doctor")(doctor_command)
 app.command("version")(version_command)
+
+
+def _fill(group: typer.Typer) -> None:
+    """Let help texts be as wide as the terminal: typer keeps the line breaks of a docstring."""
+    for command in group.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _fill(inner.typer_instance)
+
+
+_fill(app)

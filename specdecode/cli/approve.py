@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -50,6 +50,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     )
     from specdecode.governance.ledger import Ledger
     from specdecode.governance.plan import load_plan, plan_sha256
+    from specdecode.governance.statements import Decision
     from specdecode.governance.subjects import file_sha256
     from specdecode.governance.timestamps import utc_now
     from specdecode.governance.verdict import Status
@@ -60,6 +61,10 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     if document.get("status") not in list(Status):
         raise ConfigError(f"{verdict}: has no status; pass a verdict that `decide` wrote")
     status = Status(document["status"])
+    if decision not in get_args(Decision):
+        raise ConfigError(f"--decision {decision}: it is one of {', '.join(get_args(Decision))}")
+    if decision != "approve" and not reason:
+        raise ConfigError(f"--decision {decision}: give your reason with --reason; it is on record")
     signing_key, book, digest = load_key(key), Ledger(ledger), file_sha256(verdict)
     path, listed = signers_of(agreed.approvals.signers_file, signers)
     signer = listed.get(signing_key.key_id)
@@ -117,6 +122,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         console.print(f"  - EXPLORATORY: {because}", markup=False)
     for finding in findings:
         console.print(f"  - {finding.message}", markup=False)
+    console.print(f"head {book.head}", markup=False)
+    console.print(f"Commit {out} and {ledger}.", markup=False)
 
 
 def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
@@ -131,6 +138,9 @@ def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
 
     seals = [entry for entry in entries if entry.kind == "seal" and entry.mentions(plan)]
     if not seals:
-        raise ConfigError("the plan is not sealed in this ledger, so its verdict decides nothing")
+        raise ConfigError(
+            "the plan is not sealed in this ledger, so its verdict decides nothing; name the "
+            "ledger that has the seal (--ledger), or seal the plan and measure again"
+        )
     envelope = parse_envelope(seals[-1].body.get("envelope") or {})
     return read_seal(envelope, signers, entries).signers[0].name

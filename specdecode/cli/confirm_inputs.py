@@ -125,7 +125,10 @@ def read_inputs(plan: Path, params: Path, manifest: Path, target: Path) -> Input
     if not isinstance(entries, dict) or not fits(entries, digest):
         raise TamperedError(f"{manifest}: its entries are not those it was made with; restore it")
     if entries.get(PLAN_ENTRY) != plan_sha256(view):
-        raise ConfigError(f"{manifest}: made for another plan; run the manifest stage for {plan}")
+        raise ConfigError(
+            f"{manifest}: made for another plan than {plan}; `make evaluate` makes one for "
+            "plans/default.yaml"
+        )
     absent = [f"target.{part}" for part in MODEL_PARTS if f"target.{part}" not in entries]
     absent += ["params"] if "params" not in entries else []
     if absent:

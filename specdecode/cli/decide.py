@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +39,8 @@ def decide_command(
     Example: specdecode decide --plan plans/default.yaml --rows data/rows.parquet
     --audit reports/audit.json --manifest reports/manifest.json
 
-    Without --manifest nothing shows that the rows were measured for this plan.
+    Without --manifest nothing shows that the rows were measured for this plan. What --json prints
+    is the verdict's file, which `approve` signs and `bundle` takes.
     """
     from specdecode.governance import decide, load_plan
     from specdecode.governance.stage_of_rows import view_for
@@ -69,28 +70,52 @@ def _show(verdict: Mapping[str, Any]) -> None:
             for text in verdict[key]:
                 console.print(f"  - {escape(str(text))}")
     console.print()
+    passed, shown = _without_passed_checks(verdict["rules"])
+    if passed:
+        console.print(f"{passed} checks of the rows pass (integrity).\n")
+    if shown:
+        console.print(_table(shown))
+
+
+def _without_passed_checks(rules: Sequence[Mapping[str, Any]]) -> tuple[int, list[Any]]:
+    """How many checks of the rows passed, and all other entries: these have the numbers."""
+    shown = [
+        rule
+        for rule in rules
+        if rule["outcome"] != "pass" or not str(rule["name"]).startswith("integrity/")
+    ]
+    return len(rules) - len(shown), shown
+
+
+def _table(rules: Sequence[Mapping[str, Any]]) -> Table:
+    """One line a rule; on a narrow terminal only names are folded, never cut and never numbers."""
     table = Table(box=None, pad_edge=False)
     # After how many units it stood is known only where every look counts.
-    decided = any(rule.get("decided_at") is not None for rule in verdict["rules"])
-    for heading in ("rule", "arm", "stratum", "estimate", "interval", "threshold", "n", "outcome"):
-        table.add_column(heading)
+    decided = any(rule.get("decided_at") is not None for rule in rules)
+    table.add_column("rule", overflow="fold")
+    for heading in ("estimate", "interval", "threshold", "n", "outcome"):
+        table.add_column(heading, no_wrap=True)
     if decided:
-        table.add_column("decided at")
-    for rule in verdict["rules"]:
+        table.add_column("decided at", no_wrap=True)
+    for rule in rules:
+        of = [str(part) for part in (rule.get("arm"), rule.get("stratum")) if part]
         cells = [
-            str(rule["name"]),
-            str(rule.get("arm") or "-"),
-            str(rule.get("stratum") or "all"),
-            number(rule.get("estimate")),
+            f"{rule['name']} ({', '.join(of)})" if of else str(rule["name"]),
+            _cell(rule.get("estimate")),
             _interval(rule.get("low"), rule.get("high")),
-            number(rule.get("threshold")),
-            str(rule.get("n")),
+            _cell(rule.get("threshold")),
+            "-" if rule.get("n") is None else str(rule["n"]),
             str(rule["outcome"]),
         ]
         if decided:
             cells.append("-" if rule.get("decided_at") is None else str(rule["decided_at"]))
         table.add_row(*(escape(cell) for cell in cells))
-    console.print(table)
+    return table
+
+
+def _cell(value: float | None) -> str:
+    """A dash where there is no number: many rules have none to give, so nothing is missing."""
+    return "-" if value is None else number(value)
 
 
 def _interval(low: float | None, high: float | None) -> str:

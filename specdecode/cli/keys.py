@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdecode.cli.console import JsonFlag, emit_json, stdout
+from specdecode.cli.console import JsonFlag, emit_json, stderr, stdout
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ def _show(path: Path, key: SigningKey, name: str, role: str, *, as_json: bool) -
     console = stdout()
     console.print(f"private key {path}", markup=False)
     console.print(f"key id      {key.key_id}", markup=False)
-    console.print("\nEntry for plans/signers.yaml:\n")
+    console.print("\nEntry for the plan's file of signers, such as plans/signers.yaml:\n")
     lines = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in entry.items()]
     console.print("- " + "\n  ".join(lines), markup=False)
+    # On stderr, so that the entry can be taken from a pipe as it is.
+    stderr().print(
+        f'A key knows no role: "{role}" is what --role says. Commit the file before you seal.',
+        markup=False,
+    )

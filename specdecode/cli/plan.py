@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.pretty import Pretty
 
 from specdecode.cli.console import JsonFlag, emit_json, stdout
 from specdecode.cli.exit_codes import USAGE
@@ -46,7 +45,6 @@ def check_command(
 
     plan = load_plan(file)
     digest = plan_sha256(plan)
-    content = plan.model_dump(mode="json", by_alias=True)
     findings = lint(plan)
     fit = all(finding.severity != "error" for finding in findings)
     try:
@@ -61,7 +59,7 @@ def check_command(
                 "plan_sha256": digest,
                 "findings": [asdict(finding) for finding in findings],
                 "alpha": None if ledger is None else ledger.to_json(),
-                "plan": content,
+                "plan": plan.model_dump(mode="json", by_alias=True),
             }
         )
     else:
@@ -71,8 +69,10 @@ def check_command(
         if ledger is not None:
             parts = ", ".join(f"{name} {ledger.level(name):g}" for name in ledger.levels)
             console.print(f"false GO: at most {float(ledger.spent):g} over all stages ({parts})")
+        for stage in plan.stages:
+            units = f"{stage.n_min} to {stage.n_max or 'any number of'} {stage.unit}s"
+            console.print(f"stage {stage.name}: {stage.method}, {units}")
         _show(findings)
-        console.print(Pretty(content))
     if not fit:
         raise typer.Exit(USAGE)
 

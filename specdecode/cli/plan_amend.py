@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -40,7 +40,7 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.amendments import amend, exploratory
     from specdecode.governance.ledger import Ledger
     from specdecode.governance.plan import load_plan, plan_sha256
-    from specdecode.governance.statements import Deviation, make_predicate
+    from specdecode.governance.statements import DataSeen, Deviation, make_predicate
     from specdecode.governance.timestamps import utc_now, utc_text
 
     plan, signing_key, book = load_plan(file), load_key(key), Ledger(ledger)
@@ -51,6 +51,8 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
     if stage not in [entry.name for entry in plan.stages]:
         names = ", ".join(entry.name for entry in plan.stages)
         raise ConfigError(f"--stage {stage}: the plan has no such stage; it has {names}")
+    if data_seen not in get_args(DataSeen):
+        raise ConfigError(f"--data-seen {data_seen}: it is one of {', '.join(get_args(DataSeen))}")
     digest, foreseen = plan_sha256(plan), [entry.name for entry in plan.contingencies]
     deviation = make_predicate(
         Deviation,
@@ -83,3 +85,5 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
         console.print("The result can still confirm the claim.")
     for reason in reasons:
         console.print(f"EXPLORATORY: {reason}", markup=False)
+    console.print(f"head {book.head}", markup=False)
+    console.print(f"Commit {ledger}.", markup=False)

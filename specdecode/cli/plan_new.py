@@ -60,6 +60,9 @@ def new_command(
     console = stdout()
     console.print(f"{escape(str(file))}: written")
     console.print(f"plan_sha256 {digest}")
+    for command in ("plan check", "plan power", "plan seal"):
+        key = " --key YOURS" if command == "plan seal" else ""
+        console.print(f"next: specdecode {command} {file}{key}", markup=False)
 
 
 def _keep(said: Answers, file: Path) -> Path:
@@ -91,7 +94,14 @@ def _ask() -> Answers:
     from specdecode.governance.plan_answers import Answers
 
     if not sys.stdin.isatty():
-        raise ConfigError("there is no terminal to ask on; give the answers with --answers FILE")
+        raise ConfigError(
+            "there is no terminal to ask on; give the answers with --answers FILE "
+            "(docs/plan.md has one to copy)"
+        )
+    stderr().print(
+        "Seven questions with some parts each. Enter takes what stands in brackets; nothing is "
+        "written before the last answer."
+    )
     found = {}
     for question, field in Answers.model_fields.items():
         model: Any = field.annotation

@@ -119,11 +119,15 @@ def _show(title: str, result: Ladder, wanted: float | None) -> None:
 def _told(simulation: Simulation) -> str:
     text = (
         f"{simulation.runs} runs of stage {simulation.stage}, expected n "
-        f"{simulation.expected_n:g} {simulation.unit}s"
+        f"{simulation.expected_n:.0f} {simulation.unit}s"
     )
     if simulation.most is not None:
-        half, most = (simulation.n_for(share) or "never" for share in (0.5, 0.8))
-        text += f" of {simulation.most} (half decided: {half}, four in five: {most})"
+        half, most = (simulation.n_for(share) for share in (0.5, 0.8))
+        text += f" of {simulation.most}"
+        if half is None:
+            text += " (fewer than half decided before the end)"
+        else:
+            text += f" (half decided by {half}, four in five {f'by {most}' if most else 'never'})"
     return f"{text}, seed {simulation.seed}"
 
 

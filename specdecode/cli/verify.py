@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stdout
 from specdecode.errors import ConfigError
@@ -14,6 +17,9 @@ from specdecode.errors import ConfigError
 UnsealedFlag = Annotated[
     bool, typer.Option("--unsealed", help="Accept evidence whose plan nobody sealed.")
 ]
+
+_KEY_BYTES = 32
+"""Of an Ed25519 public key."""
 
 _RESULT_STYLE = {
     "ok": "green",
@@ -47,15 +53,41 @@ def verify_command(
 
     if not bundle.exists():
         raise ConfigError(f"{bundle}: there is no such bundle; `specdecode bundle` writes one")
+    for key in signer or ():
+        _public_key(key)
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise ConfigError(f"--head {head}: a head is 64 hexadecimal digits, as commands print it")
     result = verify(bundle, signer or (), head, unsealed)
     if as_json:
         emit_json(result)
     else:
         console = stdout()
+        table = Table.grid(padding=(0, 1))
         for check in result["checks"]:
             style, word = _RESULT_STYLE[check["result"]], check["result"]
-            line = f"[{style}]{word:<8}[/] {check['name']:<9} {escape(check['text'])}"
-            console.print(line)
+            if console.is_terminal:
+                table.add_row(f"[{style}]{word}[/]", check["name"], escape(check["text"]))
+            else:  # a line each, however long
+                console.print(f"{word:<8} {check['name']:<9} {check['text']}", markup=False)
+        if table.row_count:
+            console.print(table)
         status = result["status"]
         console.print(f"[{STATUS_STYLE.get(status, 'bold red')}]{status}[/]")
     raise typer.Exit(result["exit_code"])
+
+
+def _public_key(given: str) -> None:
+    """A slip of the hand must not read as a signature by a stranger.
+
+    Raises:
+        ConfigError: it is no public key.
+    """
+    try:
+        fits = len(base64.b64decode(given, validate=True)) == _KEY_BYTES
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"--signer {given}: not a public key; it is the text after `public_key:` in the file "
+            "of signers, and no key id"
+        )

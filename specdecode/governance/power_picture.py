@@ -184,11 +184,8 @@ def _curve(found: Simulation, decades: int, y: float) -> list[str]:
         if times:
             parts.append(f'<path d="{"".join(path)}" fill="{_COLOURS[status]}"/>')
     middle = found.n_for(0.5)
-    if middle is not None:
-        told = f"half by {middle}"
-        parts.append(
-            f'<text x="{left}" y="{y + _THICK + 12}" font-size="10" fill="#444">{told}</text>'
-        )
+    told = f"half by {middle}" if middle is not None else "fewer than half before the end"
+    parts.append(f'<text x="{left}" y="{y + _THICK + 12}" font-size="10" fill="#444">{told}</text>')
     return parts
 
 

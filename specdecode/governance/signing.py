@@ -69,6 +69,11 @@ class SigningKey:
             path.parent.mkdir(parents=True, exist_ok=True)
             create_file(path, content, mode=KEY_MODE)
         except OSError as error:
+            if path.exists():
+                raise ConfigError(
+                    f"{path}: exists already, and no key is overwritten; `specdecode keys show` "
+                    "prints its entry, --out names another place for a new one"
+                ) from error
             raise ConfigError(
                 f"{path}: cannot be made ({error.strerror or error}); choose another place"
             ) from error

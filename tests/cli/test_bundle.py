@@ -135,6 +135,21 @@ def test_keys_and_heads_from_outside_are_demanded(specdecode, sealed):
     assert specdecode("verify", OUT, "--head", "0" * 64).code == 3
 
 
+@pytest.mark.parametrize(
+    ("slip", "advice"),
+    [
+        (("--signer", "e56c0fcf3eb43bcb"), "and no key id"),
+        (("--signer", "Ada"), "public_key:"),
+        (("--head", "abc"), "64 hexadecimal digits"),
+    ],
+)
+def test_a_slip_of_the_hand_is_wrong_usage_and_not_tampering(specdecode, sealed, slip, advice):
+    specdecode("bundle", OUT)
+    done = specdecode("verify", OUT, *slip)
+    assert done.code == 2
+    assert advice in done.err
+
+
 def test_texts_can_be_withheld_and_rows_shown(specdecode, sealed, tmp_path):
     approve(specdecode)
     secret = tmp_path / "secret"

@@ -46,6 +46,17 @@ def test_every_command_explains_itself_and_has_json(specdecode):
         assert ("--json" in done.out) is runs, command
 
 
+def test_help_is_filled_by_the_terminal_and_not_broken_as_the_docstring_is():
+    def texts(command):
+        yield command.help or ""
+        for sub in getattr(command, "commands", {}).values():
+            yield from texts(sub)
+
+    paragraphs = [part for text in texts(get_command(app)) for part in text.split("\n\n")]
+    assert max(map(len, paragraphs)) > 100
+    assert not any("\n" in part for part in paragraphs)
+
+
 @pytest.mark.parametrize(
     "wrong", [("--no-such-option",), ("no", "such", "argument", "at", "all"), ("--json=3",)]
 )

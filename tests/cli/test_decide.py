@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 
 import pytest
 
+from specdecode.cli import main
 from specdecode.governance import PLAN_ENTRY, Status, Verdict, sealed_sha256
 from specdecode.governance.plan import canonical_json
 from specdecode.measurement.records import Record, write_parquet
@@ -148,3 +151,31 @@ def test_a_document_nested_without_end_is_a_usage_error(specdecode, rows, tmp_pa
 
     assert done.code == 2
     assert "audit.json: not valid JSON" in done.err
+
+
+class Terminal(io.StringIO):
+    """Standard output of a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_narrow_terminal_cuts_no_name_and_no_number(rows, monkeypatch):
+    """Thirteen checks in a row were all called "integrity…"."""
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["decide", "--plan", PLAN, "--rows", str(rows)])
+    told = shown.getvalue()
+    assert "…" not in told
+    assert "checks of the rows pass" in told
+    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 80 for line in told.splitlines())
+    assert "not measured" not in told
+
+
+def test_a_check_that_fails_is_in_the_table(specdecode, rows, tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"manifest_sha256": "00" * 32}))
+    done = specdecode("decide", "--plan", PLAN, "--rows", rows, "--manifest", manifest)
+    assert re.search(r"^integrity/manifest +- +- +- +- +invalid", done.out, re.MULTILINE)

@@ -84,7 +84,10 @@ def test_a_key_is_made_once_private_and_shown(specdecode, root, tmp_path):
     shown = specdecode("keys", "show", "Ada", "--json").document
     assert shown["signer"] in yaml.safe_load(Path(SIGNERS).read_text())
     assert specdecode("keys", "show", path, "--json").document == shown
-    assert specdecode("keys", "new", "Ada").code == USAGE
+    again = specdecode("keys", "new", "Ada")
+    assert again.code == USAGE
+    assert "`specdecode keys show` prints its entry" in again.err
+    assert '"owner" is what --role says' in specdecode("keys", "show", "Ada").err
     assert specdecode("keys", "new", "../Ada").code == USAGE
     assert specdecode("keys", "show", "Nobody").code == USAGE
 
@@ -327,7 +330,9 @@ def test_an_amendment_is_recorded_and_says_what_it_makes_of_the_result(seal, ame
     assert foreseen.document["exploratory"] == []
     assert len(amend(data_seen="full").document["exploratory"]) == 1
     assert amend(contingency="bad luck").code == USAGE
-    assert amend(data_seen="some").code == USAGE
+    refused = amend(data_seen="some")
+    assert refused.code == USAGE
+    assert "--data-seen some: it is one of none, dev, partial, full" in refused.err
     assert amend(stage="party").code == USAGE
 
 
@@ -371,7 +376,10 @@ def test_who_sealed_the_plan_cannot_approve(specdecode, sealed_verdict):
 
 
 def test_an_override_is_recorded_and_never_go(specdecode, sealed_verdict):
-    assert _approve(specdecode, sealed_verdict, "Ada", "--decision", "override").code == USAGE
+    for decision, advice in (("override", "with --reason"), ("no", "approve, reject, override")):
+        refused = _approve(specdecode, sealed_verdict, "Ada", "--decision", decision)
+        assert refused.code == USAGE
+        assert advice in refused.err
     options = ("--decision", "override", "--reason", "the service is down")
     _approve(specdecode, sealed_verdict, "Ada", *options)
     found = _approve(specdecode, sealed_verdict, "Grace").document

@@ -81,6 +81,8 @@ def test_check_tells_what_all_stages_may_err_towards_go(specdecode, plan_file):
     told = specdecode("plan", "check", plan)
     document = specdecode("plan", "check", plan, "--json").document
     assert "false GO: at most 0.075 over all stages (offline 0.025, confirmation 0.05)" in told.out
+    assert "stage offline: fixed-n, " in told.out
+    assert "{" not in told.out  # the whole plan is in the file, and in the JSON
     assert document["alpha"]["levels"] == {"offline": "1/40", "confirmation": "1/20"}
 
 
@@ -123,7 +125,17 @@ def test_without_a_terminal_the_way_out_is_named(specdecode, tmp_path, monkeypat
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     done = specdecode("plan", "new", tmp_path / "new.yaml")
     assert done.code == 2
-    assert "--answers FILE" in done.err
+    assert "--answers FILE (docs/plan.md has one to copy)" in done.err
+
+
+def test_the_answers_in_the_documentation_make_a_plan(specdecode, tmp_path):
+    page = (Path(__file__).parents[2] / "docs/plan.md").read_text("utf-8")
+    answers_file, plan = tmp_path / "answers.yaml", tmp_path / "new.yaml"
+    answers_file.write_text(page.split("```yaml\n")[1].split("```")[0])
+    done = specdecode("plan", "new", plan, "--answers", answers_file)
+    assert done.code == 0, done.err
+    assert f"next: specdecode plan check {plan}\n" in done.out
+    assert f"next: specdecode plan seal {plan} --key YOURS\n" in done.out
 
 
 def test_a_person_is_asked_the_seven_questions(specdecode, answered, tmp_path, monkeypatch):
@@ -219,7 +231,7 @@ def test_power_goes_through_all_stages_and_through_them_in_turn(specdecode, live
     assert done.code == 0, done.err
     assert "3 runs of stage offline, expected n 30 prompts, seed 0" in done.out
     assert "3 runs of stage shadow, expected n" in done.out
-    assert "requests of 240 (half decided: " in done.out
+    assert "requests of 240 (half decided by " in done.out
     assert "planned: offline, shadow, canary in turn" in done.out
     assert "all in turn" in picture.read_text()
 

@@ -102,6 +102,7 @@ def test_the_curve_rises_by_each_run_where_it_was_decided():
 
 def test_a_watch_that_heard_nothing_has_no_curve():
     watch = Simulation.of("watch", "request", 0, [Ended(G, 400, silent=True)] * 3, most=400)
+    assert "fewer than half before the end" in texts(drawn({"": ladder({"watch": watch})}))
     fills = {node.get("fill") for node in drawn({"": ladder({"watch": watch})}).iter(f"{SVG}path")}
 
     assert fills == {"#ececec", None, "none"}

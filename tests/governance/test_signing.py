@@ -72,7 +72,7 @@ def test_a_key_is_never_overwritten(tmp_path):
     path = tmp_path / "ada.pem"
     ADA.save(path)
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="File exists"):
+    with pytest.raises(ConfigError, match="exists already, and no key is overwritten"):
         GRACE.save(path)
     assert path.read_bytes() == before
 

@@ -1746,7 +1746,7 @@ def main() -> int:
     parser.add_argument("bundle", type=Path, help="the archive, or the folder it was unpacked to")
     parser.add_argument("--signer", action="append", default=[], help="a public key you trust")
     parser.add_argument("--head", help="SHA-256 of a ledger entry that you know from elsewhere")
-    parser.add_argument("--unsealed", action="store_true", help="accept a bundle nobody signed")
+    parser.add_argument("--unsealed", action="store_true", help="accept a plan that nobody sealed")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     given = parser.parse_args()
     if not given.bundle.exists():
