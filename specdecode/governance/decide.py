@@ -79,7 +79,11 @@ def decide(
         evidence = Evidence(surveyed, plan.baseline, plan.bootstrap_seed, audit)
         results = [entry for rule in plan.rules for entry in _evaluate(rule, evidence)]
         if stage is not None and live is not None:
-            results += judge_metrics(plan, stage, live)
+            try:
+                results += judge_metrics(plan, stage, live)
+            except Exception as error:  # noqa: BLE001 - as for a rule
+                integrity.append(_crashed(error))
+                results = _none_evaluated(plan)
     return _verdict(plan, [*integrity, *results], surveyed, digest)
 
 
@@ -90,6 +94,17 @@ def _evaluate(rule: Rule, evidence: Evidence) -> list[RuleResult]:
         reason = f"the check could not be computed: {type(error).__name__}: {error}"
         entries = [rule.result(Outcome.INVALID, reason, remedy="report this as a fault")]
     return entries or [rule.result(Outcome.INVALID, "the check said nothing")]
+
+
+def _crashed(error: Exception) -> RuleResult:
+    return RuleResult(
+        name="integrity/metrics_computed",
+        kind="integrity",
+        role="integrity",
+        outcome=Outcome.INVALID,
+        reason=f"the metrics could not be computed: {type(error).__name__}: {error}",
+        remedy="report this as a fault",
+    )
 
 
 def _none_evaluated(plan: Plan) -> list[RuleResult]:

@@ -24,7 +24,10 @@ from specdecode.governance import (
     plan_sha256,
     sealed_sha256,
 )
+from specdecode.governance.amendments import amend
 from specdecode.governance.ledger import Ledger
+from specdecode.governance.signing import SigningKey
+from specdecode.governance.statements import Deviation, make_predicate
 from specdecode.measurement.records import read_records
 from specdecode.models.fingerprint import fingerprint_folder
 from specdecode.workload import confirmation
@@ -427,6 +430,37 @@ def test_after_a_deviation_made_with_the_set_open_a_go_is_none(specdecode, repos
 
     assert done.code == EXIT_CODES[Status.INCONCLUSIVE]
     assert "a looser bar" in done.document["exploratory"][0]
+
+
+def test_an_amendment_that_nobody_listed_signed_is_told_before_the_opening(specdecode, repository):
+    seal = repository.ledger.entries()[-1]
+    said = make_predicate(
+        Deviation,
+        plan_sha256=seal.body["plan_sha256"],
+        when=seal.at,
+        stage="confirmation",
+        what="a looser bar",
+        why="it looked better",
+        data_seen="none",
+        impact="unknown",
+        author="Ada",
+    )
+    amend(said, SigningKey.generate(), repository.ledger, ())
+    done = specdecode("confirm", *repository.options)
+
+    assert done.code == 3
+    assert "an amendment: signed by key" in done.err
+    assert [entry.kind for entry in repository.ledger.entries()] == ["seal", "amendment"]
+
+
+def test_a_folder_that_takes_no_rows_is_told_before_the_opening(specdecode, repository):
+    taken = Path("taken")
+    taken.write_text("")
+    done = specdecode("confirm", *repository.options, "--out", taken)
+
+    assert done.code == 2
+    assert "taken: cannot be made" in done.err
+    assert [entry.kind for entry in repository.ledger.entries()] == ["seal"]
 
 
 def test_people_are_shown_the_verdict_and_what_to_do_with_the_head(specdecode, repository):

@@ -135,7 +135,9 @@ class Bundle:
         try:
             with zipfile.ZipFile(io.BytesIO(raw)) as archive:
                 listed = archive.infolist()
-                if sum(info.file_size for info in listed) > len(raw):  # not read: it may be endless
+                stored = [info.file_size for info in listed
+                          if info.compress_type == zipfile.ZIP_STORED]  # fmt: skip
+                if sum(stored) > len(raw):  # one place listed again and again: endless to read
                     self.damage.append("the archive lists more bytes than it has")
                     return
                 for info in listed:
