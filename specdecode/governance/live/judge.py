@@ -142,7 +142,7 @@ class _Judge:
         unit, most = f"{stage.unit}s", "" if stage.n_max is None else f" of {stage.n_max}"
         number = "nothing measured"
         if found.estimate is not None:
-            number = f"{what(metric)} {found.estimate:.4g}"
+            number = f"{what(metric)}: {found.estimate:.4g}"
         if found.low is not None and found.high is not None:
             number += f" ({found.low:.4g} to {found.high:.4g})"
         word = _WORDS[outcome]
