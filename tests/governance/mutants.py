@@ -1,6 +1,6 @@
 """Changes the gate's code in one place at a time, and runs the tests that should see it.
 
-    python -m tests.governance.mutants [--jobs N] [--list] [FILE ...]
+    python -m tests.governance.mutants [--jobs N] [FILE ...]
 
 A mutant is one comparison, operator, constant, outcome or condition changed, an entry left out of a
 table, or two answers in another order. It is killed when a test fails or takes too long. A survivor
@@ -294,6 +294,11 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="below specdecode/governance; all by default")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     given = parser.parse_args()
+    known_files = {str(path.relative_to("specdecode/governance")) for path in targets([])}
+    if unknown := sorted(set(given.files) - known_files):  # nothing changed would read as no gap
+        parser.error(
+            f"no such file: {', '.join(unknown)}; there are {', '.join(sorted(known_files))}"
+        )
     hypothesis.settings.register_profile("mutants", derandomize=True, database=None)
     hypothesis.settings.load_profile("mutants")
     known, new = PAGE.read_text("utf-8") if PAGE.exists() else "", 0
