@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("a key occurs twice")
     return members
+
+
+def check_head(given: str | None) -> None:
+    """Refuse what cannot be a ledger's head: a slip of the hand must not read as a cut ledger.
+
+    Raises:
+        ConfigError: it has not the form of a SHA-256.
+    """
+    if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
+        raise ConfigError(f"--head {given}: a head is 64 hexadecimal digits, as commands print it")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specdecode.cli.console import JsonFlag, emit_json, stdout
-from specdecode.cli.documents import read_json_object
+from specdecode.cli.documents import check_head, read_json_object
 from specdecode.cli.exit_codes import TAMPERED
 from specdecode.cli.keys import DEFAULT_LEDGER
 from specdecode.cli.outputs import refuse_unwritable, write_output
@@ -47,6 +47,7 @@ def verify_command(
     from specdecode.governance.effort import effort_by_plan
     from specdecode.governance.ledger import verify_ledger
 
+    check_head(head)
     evidence = None if anchor is None else _evidence(anchor)
     if head is not None and evidence is not None and evidence.head != head:
         raise ConfigError(f"--head and {anchor} name two heads; pass one of them")
@@ -109,6 +110,7 @@ def anchor_command(  # noqa: PLR0917 - typer reads each as an option
     refuse_unwritable(out)
     chosen = anchor_named(anchor, token=token)
     chosen.ready()
+    check_head(head)
     chain = verify_ledger(ledger, head).intact(str(ledger))
     document: dict[str, Any] = chosen.attest(head or chain.head).model_dump(mode="json")
     write_output(out, canonical_bytes(document) + b"\n")
@@ -119,6 +121,10 @@ def anchor_command(  # noqa: PLR0917 - typer reads each as an option
     console.print(f"{document['name']} for head {document['head']} in {out}", markup=False)
     if document["proof"] is None:
         console.print("It proves nothing yet.")
+    elif document["name"] == "git-tag":
+        console.print(
+            f"Push the tag {document['proof']['tag']}: only outside this repository does it vouch."
+        )
 
 
 @ledger_app.command("repair")

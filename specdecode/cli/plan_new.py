@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -11,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from specdecode.cli.console import JsonFlag, emit_json, stderr, stdout
+from specdecode.cli.exit_codes import INTERRUPTED
 from specdecode.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,11 +45,11 @@ def new_command(
     if answers is not None:
         text = plan_of(load_answers(answers))
     else:
-        said = _ask()
+        said = _ask(file)
         try:
             text = plan_of(said)
         except ConfigError as error:
-            kept = _keep(said, file)
+            kept = _keep(said.model_dump(), file)
             raise ConfigError(
                 f"{error}\nyour answers are kept in {kept}; correct them there and give the file "
                 "with --answers"
@@ -65,13 +67,13 @@ def new_command(
         console.print(f"next: specdecode {command} {file}{key}", markup=False)
 
 
-def _keep(said: Answers, file: Path) -> Path:
+def _keep(said: Mapping[str, Any], file: Path) -> Path:
     """Write half an hour of answers beside the plan they did not make, over no other file."""
     import yaml
 
     names = (file.with_suffix(f".answers{number or ''}.yaml") for number in count())
     kept = next(name for name in names if not name.exists())
-    _create(kept, yaml.safe_dump(said.model_dump(), sort_keys=False, allow_unicode=True))
+    _create(kept, yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True))
     return kept
 
 
@@ -85,11 +87,15 @@ def _create(file: Path, text: str) -> None:
         raise ConfigError(f"{file}: cannot be written ({error.strerror or error})") from error
 
 
-def _ask() -> Answers:
+def _ask(file: Path) -> Answers:
     """All answers from a terminal, one part after another; a wrong one is asked for again.
+
+    Args:
+        file: the plan they are for; beside it the answers are kept if the person stops.
 
     Raises:
         ConfigError: nobody is there to ask.
+        typer.Exit: the person stopped.
     """
     from specdecode.governance.plan_answers import Answers
 
@@ -102,11 +108,21 @@ def _ask() -> Answers:
         "Seven questions with some parts each. Enter takes what stands in brackets; nothing is "
         "written before the last answer."
     )
-    found = {}
-    for question, field in Answers.model_fields.items():
-        model: Any = field.annotation
-        stderr().print(f"\n[bold]{escape(str(model.__doc__).splitlines()[0])}[/]")
-        found[question] = {name: _answer(part) for name, part in model.model_fields.items()}
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for question, field in Answers.model_fields.items():
+            model: Any = field.annotation
+            stderr().print(f"\n[bold]{escape(str(model.__doc__).splitlines()[0])}[/]")
+            answered = found[question] = {}
+            for name, part in model.model_fields.items():
+                answered[name] = _answer(part)
+    except typer.Abort as stopped:
+        stderr().print(
+            f"\nStopped. Your answers are kept in {_keep(found, file)}; write the others there and "
+            "give the file with --answers.",
+            markup=False,
+        )
+        raise typer.Exit(INTERRUPTED) from stopped
     return Answers.model_validate(found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, stdout
+from specdecode.cli.documents import check_head
 from specdecode.errors import ConfigError
 
 UnsealedFlag = Annotated[
@@ -55,8 +55,7 @@ def verify_command(
         raise ConfigError(f"{bundle}: there is no such bundle; `specdecode bundle` writes one")
     for key in signer or ():
         _public_key(key)
-    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
-        raise ConfigError(f"--head {head}: a head is 64 hexadecimal digits, as commands print it")
+    check_head(head)
     result = verify(bundle, signer or (), head, unsealed)
     if as_json:
         emit_json(result)

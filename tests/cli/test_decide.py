@@ -133,6 +133,7 @@ def test_rows_of_a_live_stage_are_judged_by_it(specdecode, tmp_path, stage, made
     done = specdecode("decide", "--plan", plan, "--rows", rows)
     assert done.code == CODES[code]
     assert ("decided at" in done.out) is (stage == "shadow")
+    assert re.search(r"share with e2e_s within 1: [01]\.?", done.out)  # no two numbers in a row
 
 
 def test_a_live_stage_that_cannot_be_judged_is_a_usage_error(specdecode, tmp_path):

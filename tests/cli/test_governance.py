@@ -419,3 +419,6 @@ def test_people_read_the_same_as_programs(specdecode, seal, verdict):
         in specdecode("approve", verdict, "--plan", PLAN, "--key", "Ada").out
     )
     assert "pass --head or --anchor" in specdecode("ledger", "verify").out
+    half = specdecode("ledger", "verify", "--head", "abc")
+    assert half.code == USAGE
+    assert "64 hexadecimal digits" in half.err

@@ -131,7 +131,10 @@ def test_without_a_terminal_the_way_out_is_named(specdecode, tmp_path, monkeypat
 def test_the_answers_in_the_documentation_make_a_plan(specdecode, tmp_path):
     page = (Path(__file__).parents[2] / "docs/plan.md").read_text("utf-8")
     answers_file, plan = tmp_path / "answers.yaml", tmp_path / "new.yaml"
-    answers_file.write_text(page.split("```yaml\n")[1].split("```")[0])
+    example = page.split("```yaml\n")[1].split("```")[0]
+    answers_file.write_text(example)
+    for field in Answers.model_fields.values():
+        assert all(part in example for part in field.annotation.model_fields)
     done = specdecode("plan", "new", plan, "--answers", answers_file)
     assert done.code == 0, done.err
     assert f"next: specdecode plan check {plan}\n" in done.out
@@ -147,6 +150,18 @@ def test_a_person_is_asked_the_seven_questions(specdecode, answered, tmp_path, m
     assert done.code == 0, done.err
     assert len(asked) == 7
     assert plan.read_text() == same.read_text()
+
+
+def test_answers_of_a_person_who_stops_are_not_lost(specdecode, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers()["purpose"].values()) + "\n"))
+    done = specdecode("plan", "new", tmp_path / "asked.yaml")
+    kept = tmp_path / "asked.answers.yaml"
+    assert done.code == 130
+    assert f"kept in {kept}" in done.err
+    assert yaml.safe_load(kept.read_text())["purpose"] == answers()["purpose"]
+    missing = specdecode("plan", "new", tmp_path / "asked.yaml", "--answers", kept).err
+    assert "mechanism.draft: Field required" in missing
+    assert not (tmp_path / "asked.yaml").exists()
 
 
 def test_answers_that_make_no_plan_are_not_lost(specdecode, tmp_path, monkeypatch):

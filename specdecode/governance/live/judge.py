@@ -237,7 +237,7 @@ def _what(metric: PlanMetric) -> str:
 def _number(metric: PlanMetric, found: Finding) -> str:
     if found.estimate is None:
         return "nothing measured"
-    number = f"{_what(metric)} {found.estimate:.4g}"
+    number = f"{_what(metric)}: {found.estimate:.4g}"
     if found.low is None or found.high is None:
         return number
     return f"{number} ({found.low:.4g} to {found.high:.4g})"

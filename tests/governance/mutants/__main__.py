@@ -19,6 +19,10 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="below specdecode/governance; all by default")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     given = parser.parse_args()
+    known_files = {str(path.relative_to("specdecode/governance")) for path in targets([])}
+    if unknown := sorted(set(given.files) - known_files):  # nothing changed would read as no gap
+        there = ", ".join(sorted(known_files))
+        parser.error(f"no such file: {', '.join(unknown)}; there are {there}")
     hypothesis.settings.register_profile("mutants", derandomize=True, database=None)
     hypothesis.settings.load_profile("mutants")
     known, new = PAGE.read_text("utf-8") if PAGE.exists() else "", 0
