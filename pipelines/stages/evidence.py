@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pipelines.console import say
 from pipelines.sealed import ANCHOR, sealed_plan
 from pipelines.stages.command import parameters, read_json, run
 from pipelines.stages.decide import PLAN, VERDICT
@@ -46,24 +47,26 @@ def main() -> None:
         approvals=decisions_on(file_sha256(Path(VERDICT)), entries),
     )
     result = verify(BUNDLE, unsealed=sealed is None)
-    if wrong := [c for c in result["checks"] if c["result"] in ("failed", "tampered")]:
-        raise EvidenceError(refusal(wrong))
+    wrong = [c for c in result["checks"] if c["result"] in ("failed", "tampered")]
+    found = "; ".join(f"{check['name']}: {check['text']}" for check in wrong)
+    if waits_for_people(wrong):
+        say(
+            f"{BUNDLE} waits for signatures ({found}). Sign the verdict (`specdecode approve "
+            f"{VERDICT} --plan {PLAN} --key YOURS`, each role), then `specdecode bundle FILE`."
+        )
+    elif wrong:
+        raise EvidenceError(f"{BUNDLE}: what was written does not hold: {found}")
 
 
-def refusal(wrong: Sequence[Mapping[str, str]]) -> str:
-    """Why the bundle does not hold, and the way out where it only waits for people.
+def waits_for_people(wrong: Sequence[Mapping[str, str]]) -> bool:
+    """Whether nothing is missing but approvals, which nobody can give before there is a verdict.
 
     Args:
         wrong: the verifier's checks that did not pass.
     """
-    found = "; ".join(f"{check['name']}: {check['text']}" for check in wrong)
-    text = f"{BUNDLE}: what was written does not hold: {found}"
-    if all((check["name"], check["result"]) == ("approvals", "failed") for check in wrong):
-        text += (
-            f". The verdict is in {VERDICT}: sign it (`specdecode approve {VERDICT} --plan {PLAN} "
-            "--key YOURS`, each role), then `specdecode bundle FILE` or this command again"
-        )
-    return text
+    return bool(wrong) and all(
+        (check["name"], check["result"]) == ("approvals", "failed") for check in wrong
+    )
 
 
 if __name__ == "__main__":

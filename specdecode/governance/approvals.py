@@ -166,6 +166,9 @@ def check_approvals(
     return findings
 
 
+_TOO_MANY = {Flaw.PROPOSER, Flaw.SAME_PERSON}
+
+
 def recorded_status(
     status: Status, findings: Sequence[Finding], exploratory: Sequence[str] = ()
 ) -> RecordedStatus:
@@ -179,9 +182,10 @@ def recorded_status(
     Returns:
         OVERRIDDEN if someone went on against the verdict, whatever else is true. NO_GO instead of a
         GO that was rejected, INCONCLUSIVE instead of one that is not approved or is exploratory.
-        Else the verdict's.
+        Else the verdict's. A signature too many, by who proposed or by who has signed already, does
+        not count and holds nothing up.
     """
-    flaws = {finding.flaw for finding in findings}
+    flaws = {finding.flaw for finding in findings} - _TOO_MANY
     if Flaw.OVERRIDDEN in flaws:
         return "OVERRIDDEN"
     if status is not Status.GO or not (flaws or exploratory):

@@ -172,11 +172,14 @@ def test_approvals_change_no_other_verdict(status, found):
     assert recorded_status(status, _findings(*found)) == status
 
 
-def test_a_go_stays_one_only_without_any_finding():
+def test_a_go_stays_one_only_without_any_finding_but_a_signature_too_many():
     assert recorded_status(Status.GO, []) == "GO"
     assert recorded_status(Status.GO, _findings(Flaw.MISSING, Flaw.REJECTED)) == "NO_GO"
-    for flaw in set(Flaw) - {Flaw.REJECTED, Flaw.OVERRIDDEN}:
+    too_many = {Flaw.PROPOSER, Flaw.SAME_PERSON}
+    for flaw in set(Flaw) - {Flaw.REJECTED, Flaw.OVERRIDDEN} - too_many:
         assert recorded_status(Status.GO, _findings(flaw)) == "INCONCLUSIVE"
+    assert recorded_status(Status.GO, _findings(*too_many)) == "GO"
+    assert recorded_status(Status.GO, _findings(Flaw.PROPOSER, Flaw.MISSING)) == "INCONCLUSIVE"
 
 
 def test_an_override_beside_every_approval_is_still_an_override():
