@@ -71,8 +71,6 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     if signer is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
     proposer = _sealed_by(book.entries(), plan_sha256(agreed), listed)
-    if decision == "override" and status is Status.GO:
-        raise ConfigError(f"{verdict}: is a GO, so there is nothing to override; approve it")
     if decision == "approve" and agreed.approvals.distinct_persons and signer.name == proposer:
         raise ConfigError(
             f"{signer.name} sealed the plan, so this approval would not count; another person signs"

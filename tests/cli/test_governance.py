@@ -371,8 +371,11 @@ def test_a_go_stands_when_both_have_signed(specdecode, sealed_verdict):
 
 
 def test_who_sealed_the_plan_cannot_approve(specdecode, sealed_verdict):
-    found = _approve(specdecode, sealed_verdict, "Linus").document
-    assert "proposer" in [f["flaw"] for f in found["findings"]]
+    before = Path(LEDGER).read_bytes()
+    done = _approve(specdecode, sealed_verdict, "Linus")
+    assert done.code == USAGE
+    assert "Linus sealed the plan" in done.err
+    assert Path(LEDGER).read_bytes() == before  # nothing that could not count is on record
 
 
 def test_an_override_is_recorded_and_never_go(specdecode, sealed_verdict):
