@@ -65,7 +65,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     signer = listed.get(signing_key.key_id)
     if signer is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
-    proposer = _sealed_by(book.entries(), plan_sha256(agreed), listed)
+    proposers = _sealed_by(book.entries(), plan_sha256(agreed), listed)
     foreseen = [entry.name for entry in agreed.contingencies]
     explored = exploratory(book, foreseen, listed, plan_sha256(agreed))
     envelope = sign_approval(
@@ -89,7 +89,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         asked.required_roles,
         distinct=asked.distinct_persons,
         now=utc_now(),
-        proposer=proposer if asked.distinct_persons else None,
+        proposers=proposers if asked.distinct_persons else (),
     )
     recorded = recorded_status(status, findings, explored)
     if as_json:
@@ -119,8 +119,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         console.print(f"  - {finding.message}", markup=False)
 
 
-def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
-    """Name of who sealed the plan: they proposed the change.
+def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> list[str]:
+    """Names of all who sealed the plan: they proposed the change.
 
     Raises:
         ConfigError: nobody did.
@@ -133,4 +133,4 @@ def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
     if not seals:
         raise ConfigError("the plan is not sealed in this ledger, so its verdict decides nothing")
     envelope = parse_envelope(seals[-1].body.get("envelope") or {})
-    return read_seal(envelope, signers, entries).signers[0].name
+    return [signer.name for signer in read_seal(envelope, signers, entries).signers]
