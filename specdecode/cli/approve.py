@@ -70,8 +70,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     signer = listed.get(signing_key.key_id)
     if signer is None:
         raise ConfigError(f"{path}: does not list key {signing_key.key_id}; it cannot approve")
-    proposer = _sealed_by(book.entries(), plan_sha256(agreed), listed)
-    if decision == "approve" and agreed.approvals.distinct_persons and signer.name == proposer:
+    proposers = _sealed_by(book.entries(), plan_sha256(agreed), listed)
+    if decision == "approve" and agreed.approvals.distinct_persons and signer.name in proposers:
         raise ConfigError(
             f"{signer.name} sealed the plan, so this approval would not count; another person signs"
         )
@@ -98,7 +98,7 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
         asked.required_roles,
         distinct=asked.distinct_persons,
         now=utc_now(),
-        proposer=proposer if asked.distinct_persons else None,
+        proposers=proposers if asked.distinct_persons else (),
     )
     recorded = recorded_status(status, findings, explored)
     if as_json:
@@ -130,8 +130,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
     console.print(f"Commit {out} and {ledger}.", markup=False)
 
 
-def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
-    """Name of who sealed the plan: they proposed the change.
+def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> list[str]:
+    """Names of all who sealed the plan: they proposed the change.
 
     Raises:
         ConfigError: nobody did.
@@ -147,4 +147,4 @@ def _sealed_by(entries: Sequence[Entry], plan: str, signers: Signers) -> str:
             "ledger that has the seal (--ledger), or seal the plan and measure again"
         )
     envelope = parse_envelope(seals[-1].body.get("envelope") or {})
-    return read_seal(envelope, signers, entries).signers[0].name
+    return [signer.name for signer in read_seal(envelope, signers, entries).signers]

@@ -6,7 +6,7 @@ They say that a GO may be acted on. They make nothing a GO: an override is recor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -129,7 +129,7 @@ def check_approvals(
     *,
     distinct: bool,
     now: datetime,
-    proposer: str | None = None,
+    proposers: Collection[str] = (),
 ) -> list[Finding]:
     """What stands against acting on a verdict: [] when every required approval is there.
 
@@ -140,7 +140,7 @@ def check_approvals(
         required: roles that must each approve; a role named twice needs two people.
         distinct: whether one person counts once altogether; else once in each role.
         now: when the verdict is to be acted on.
-        proposer: name of who proposed the change, who cannot approve it; None: nobody is excluded.
+        proposers: names of all who proposed the change, who cannot approve it.
 
     Returns:
         Findings in the order of the envelopes, then one for each approval that is missing. An
@@ -149,7 +149,7 @@ def check_approvals(
     findings: list[Finding] = []
     counted: list[Signer] = []
     for envelope in envelopes:
-        found = _examine(envelope, verdict_sha256, signers, now, proposer)
+        found = _examine(envelope, verdict_sha256, signers, now, proposers)
         if isinstance(found, Finding):
             findings.append(found)
         elif any(
@@ -212,7 +212,7 @@ def _examine(
     verdict_sha256: str,
     signers: Signers,
     now: datetime,
-    proposer: str | None,
+    proposers: Collection[str],
 ) -> Signer | Finding:
     """Who approved, or why this is no approval of the verdict."""
     unknown = [s.keyid for s in envelope.signatures if signers.get(s.keyid) is None]
@@ -225,11 +225,15 @@ def _examine(
         return Finding(Flaw.TAMPERED, str(error))
     if others:
         return Finding(Flaw.TAMPERED, "an approval has one signature; sign one each")
-    return _flaw(approval, signer, verdict_sha256, now, proposer) or signer
+    return _flaw(approval, signer, verdict_sha256, now, proposers) or signer
 
 
 def _flaw(
-    approval: Approval, signer: Signer, verdict_sha256: str, now: datetime, proposer: str | None
+    approval: Approval,
+    signer: Signer,
+    verdict_sha256: str,
+    now: datetime,
+    proposers: Collection[str],
 ) -> Finding | None:
     who = f"{signer.name} as {approval.role}"
     signed, expires = parse_utc(approval.at), parse_utc(approval.expires)
@@ -262,7 +266,7 @@ def _flaw(
             f"{who} rejected the verdict: {approval.reason}",
         ),
         (
-            signer.name == proposer,
+            signer.name in proposers,
             Flaw.PROPOSER,
             f"{who}: proposed the change and cannot approve it",
         ),

@@ -40,7 +40,7 @@ def given(role, signer, decision="approve", *, verdict=VERDICT, at=NOW, days=1, 
     return sign_approval(verdict, decision, role, signer, at=at, expires_days=days, reason=reason)
 
 
-def flaws(*envelopes, required=ROLES, distinct=True, now=NOW + HOUR, listed=None, proposer=None):
+def flaws(*envelopes, required=ROLES, distinct=True, now=NOW + HOUR, listed=None, proposers=()):
     found = check_approvals(
         VERDICT,
         envelopes,
@@ -48,7 +48,7 @@ def flaws(*envelopes, required=ROLES, distinct=True, now=NOW + HOUR, listed=None
         required,
         distinct=distinct,
         now=now,
-        proposer=proposer,
+        proposers=proposers,
     )
     return [finding.flaw for finding in found]
 
@@ -150,10 +150,11 @@ def test_a_role_needed_twice_takes_two_people():
 
 
 def test_who_proposed_the_change_cannot_approve_it_with_any_key():
-    assert flaws(OWNER, REVIEWER, proposer="Ada") == [Flaw.PROPOSER, Flaw.MISSING]
+    assert flaws(OWNER, REVIEWER, proposers=["Ada"]) == [Flaw.PROPOSER, Flaw.MISSING]
     both = (given("owner", ADA), given("reviewer", ADA_REVIEWS))
-    assert flaws(*both, proposer="Ada", required=[]) == [Flaw.PROPOSER, Flaw.PROPOSER]
-    assert flaws(OWNER, REVIEWER, proposer="Linus") == []
+    assert flaws(*both, proposers=["Ada"], required=[]) == [Flaw.PROPOSER, Flaw.PROPOSER]
+    assert flaws(OWNER, REVIEWER, proposers=["Linus"]) == []
+    assert flaws(OWNER, REVIEWER, proposers=["Linus", "Ada"]) == [Flaw.PROPOSER, Flaw.MISSING]
 
 
 def _findings(*found: Flaw) -> list[Finding]:

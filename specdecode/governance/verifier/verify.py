@@ -1549,11 +1549,11 @@ def check_approvals(bundle: Bundle) -> str:
         if not all(valid(signer, line) for signer in decision.signers):
             raise UncheckedError(f"{name}: the key was not valid on {line}, when it was recorded")
     counted: list[tuple[str, str]] = []  # (person, role)
-    proposer = opened(bundle, "seal.json", "plan-seal").signers[0]["name"] if given else ""
+    sealers = opened(bundle, "seal.json", "plan-seal").signers if given else []
     for decision in given:
         person, role = decision.signers[0]["name"], decision.predicate["role"]
         taken = [who for who, what in counted if plan["distinct_persons"] or what == role]
-        if plan["distinct_persons"] and person == proposer:
+        if plan["distinct_persons"] and person in [signer["name"] for signer in sealers]:
             continue  # who proposed the change cannot approve it
         if decision.predicate["decision"] == "approve" and person not in taken:
             counted.append((person, role))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specdecode.governance import plan_sha256
+from specdecode.governance.dsse import sign_payload
 from specdecode.governance.verifier import text_of, verify
 from tests.governance.bundles import (
     BUNDLED,
@@ -76,6 +77,19 @@ def test_one_person_with_two_keys_is_not_two_people(tmp_path, distinct, code):
     path = made.write(tmp_path, approvals=signed, ledger=ledger, seal=seal, signers_text=listed)
 
     assert verify(path)["exit_code"] == code
+
+
+def test_none_of_two_who_sealed_the_plan_can_approve(tmp_path):
+    made = case(RULES[0], approvals=ASKED)
+    seal = sign_payload(made.seal.body, ADA, GRACE)
+    own = made.verdict_sha256
+    signed = [approval_of(own, key, role=role) for key, role in (REVIEWER, OPERATOR)]
+    ledger = made.ledger(seal=seal, decisions=[decision_line(one, own) for one in signed])
+
+    verification = verify(made.write(tmp_path, approvals=signed, ledger=ledger, seal=seal))
+
+    assert verification["exit_code"] == 12
+    assert MISSING.format("reviewer") in text_of(verification)
 
 
 def test_an_override_stays_what_it_overrides(tmp_path):
