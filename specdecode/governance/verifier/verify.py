@@ -153,6 +153,15 @@ class Bundle:
         return found
 
     @property
+    def started(self) -> list[str]:
+        """When requests were started, in order, as far as rows say it."""
+        if "started" not in self._parsed:
+            times = {row["started_at"] for row in self.rows if row["started_at"] is not None}
+            self._parsed["started"] = sorted(times, key=when)
+        found: list[str] = self._parsed["started"]
+        return found
+
+    @property
     def live(self) -> Any:
         """The stage that the rows come from, if its metrics are judged look by look; else None."""
         stages = {row["stage"] for row in self.rows}
@@ -1292,6 +1301,12 @@ def signers_in(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def valid(signer: dict[str, Any], at: datetime) -> bool:
+    """Whether a key counts at that time, as the signers file says."""
+    first, last = signer["valid_from"], signer["valid_until"]
+    return (first is None or when(first) <= at) and (last is None or at < when(last))
+
+
 class Statement:
     """What a DSSE envelope says, once every signature on it was found good.
 
@@ -1322,9 +1337,7 @@ class Statement:
         self.subjects = {s["name"]: s["digest"]["sha256"] for s in document["subject"]}
         self.signers, self.at = [known[identifier] for identifier in ids], self.predicate["at"]
         for signer in self.signers:
-            first, last = signer["valid_from"], signer["valid_until"]
-            need((first is None or when(first) <= when(self.at))
-                 and (last is None or when(self.at) < when(last)),
+            need(valid(signer, when(self.at)),
                  f"{name}: the key of {signer['name']} was not valid on {self.at}")  # fmt: skip
 
     @property
@@ -1394,17 +1407,26 @@ def check_ledger(bundle: Bundle) -> str:
     seals = [entry for entry in ours if entry["kind"] == "seal"]
     seal = sha256(bundle.raw("seal.json")[:-1])  # without its line break, as the ledger has it
     need(seals and seals[-1]["body"]["seal_sha256"] == seal, "the ledger has another seal, or none")
-    sealed = seals[-1]["at"]
-    openings = [entry["at"] for entry in ours if entry["kind"] == "opened"]
-    need(
-        all(when(at) >= when(sealed) for at in openings), "the prompts were opened before the seal"
-    )
+    signed = opened(bundle, "seal.json", "plan-seal")
+    sealed = signed.at  # nobody signs the ledger: whoever writes it anew can date its lines
+    need(seals[-1]["at"] == sealed,
+         f"the ledger has the seal on {seals[-1]['at']}, it was signed on {sealed}")  # fmt: skip
+    about = (plan, signed.subjects.get("confirmation", plan))
+    openings = [entry["sequence"] for entry in entries if entry["kind"] == "opened"
+                and any(mentions(entry["body"], digest) for digest in about)]  # fmt: skip
+    need(all(number > seals[-1]["sequence"] for number in openings),
+         "the prompts were opened before the seal")  # fmt: skip
     verdicts = [entry for entry in ours if entry["kind"] == "verdict"]
-    need(not verdicts or any(mentions(entry["body"], verdict) for entry in verdicts),
-         "the ledger records another verdict on this plan")  # fmt: skip
-    started = [row["started_at"] for row in bundle.rows if row["started_at"] is not None]
-    if started and when(min(started, key=when)) < when(sealed):
-        raise UncheckedError(f"sealed on {sealed}, after the first row ({min(started, key=when)})")
+    of_these = [entry for entry in verdicts if mentions(entry["body"], verdict)]
+    need(not verdicts or of_these, "the ledger records another verdict on this plan")
+    started = bundle.started
+    if timeless := sum(row["started_at"] is None for row in bundle.rows):
+        raise UncheckedError(f"{timeless} rows do not say when they were started: after the seal?")
+    if when(started[0]) < when(sealed):
+        raise UncheckedError(f"sealed on {sealed}, after the first row ({started[0]})")
+    for entry in of_these:
+        early = f"the verdict is on record on {entry['at']}, before its last row ({started[-1]})"
+        need(when(entry["at"]) >= when(started[-1]), early)
     changes = sum(entry["kind"] == "amendment" for entry in ours)
     noted = f"; {changes} amendments, read them" if changes else ""
     return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"
@@ -1419,6 +1441,11 @@ def approval(bundle: Bundle, name: str) -> Statement:
         raise UncheckedError(f"{who} has {len(given.signers)} signatures, an approval has one")
     if not when(given.at) <= at < when(given.predicate["expires"]):
         raise UncheckedError(f"{who} had expired or was signed later: {given.predicate}")
+    last = bundle.started[-1:]  # rows without a time are for the ledger's check
+    need(all(when(given.at) >= when(row) for row in last),
+         f"{who} was signed on {given.at}, before the last row ({some(last)})")  # fmt: skip
+    if not valid(given.signers[0], at):  # only the signer says when they signed
+        raise UncheckedError(f"{who}: the key was valid no more on {at.isoformat()}Z")
     if given.signers[0]["role"] != given.predicate["role"]:
         raise UncheckedError(f"{who} is as {given.predicate['role']}, which they are not")
     if given.predicate["decision"] == "reject":
@@ -1431,12 +1458,17 @@ def check_approvals(bundle: Bundle) -> str:
     plan, verdict = bundle.json("plan.json")["approvals"], sha256(bundle.raw("verdict.json"))
     names = sorted(name for name in bundle.files if name.startswith("approvals/"))
     given = [approval(bundle, name) for name in names]
-    recorded = {entry["body"]["approval_sha256"] for entry in ledger(bundle)
-                if entry["kind"] in ("approval", "override")
-                and entry["body"]["verdict_sha256"] == verdict}  # fmt: skip
-    ours = {sha256(bundle.raw(name)[:-1]) for name in names}
+    lines = [entry for entry in ledger(bundle) if entry["kind"] in ("approval", "override")
+             and entry["body"]["verdict_sha256"] == verdict]  # fmt: skip
+    recorded = {entry["body"]["approval_sha256"] for entry in lines}
+    ours = {sha256(bundle.raw(name)[:-1]): one for name, one in zip(names, given)}
     differing = f"the ledger has {len(recorded)} decisions on this verdict, the bundle {len(names)}"
-    need(recorded == ours, differing)
+    need(recorded == set(ours), differing)
+    for entry in lines:
+        one = ours[entry["body"]["approval_sha256"]]
+        need(when(entry["at"]) >= when(one.at),
+             f"the ledger has the approval by {one.names} on {entry['at']}, before it was signed "
+             f"({one.at})")  # fmt: skip
     counted: list[tuple[str, str]] = []  # (person, role)
     proposer = opened(bundle, "seal.json", "plan-seal").signers[0]["name"] if given else ""
     for decision in given:

@@ -39,7 +39,7 @@ def not_passed(verdict):
 
 
 def test_every_integrity_check_has_a_planted_fault():
-    registered = {*integrity._CHECKS, "complete", "readable"}
+    registered = {*integrity.CHECKS, "complete", "readable"}
 
     assert {fault.check for fault in FAULTS} == registered
     assert set(outcomes(GOOD.verdict())) == registered - {"readable"}

@@ -43,7 +43,7 @@ def test_the_verifier_makes_every_check_of_rows_that_the_gate_makes():
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict)
     )
 
-    assert looked_at == list(integrity._CHECKS)
+    assert looked_at == list(integrity.CHECKS)
     assert {*PASSED, *ELSEWHERE} == {*looked_at, "complete"}
 
 

@@ -7,7 +7,7 @@ import pytest
 from specdecode.governance.canonical import sha256_hex
 from specdecode.governance.signing import encode_base64
 from tests.governance.bundles import (
-    SEALED,
+    DECIDED,
     chained,
     good,
     repacked,
@@ -36,10 +36,11 @@ def test_only_a_signature_speaks_for_files_that_nothing_else_names(bundle, check
     assert checked(repacked(bundle | changed))[:2] == (3, {"signature"})
 
 
-def test_only_a_known_head_sees_an_earlier_date_in_a_ledger_written_anew(bundle, checked):
-    earlier = [seal_line(SEAL, PLAN, at=SEALED.replace(year=2020)), APPROVED]
-    attacked = repacked(with_head(bundle, chained(*earlier)))
-    head = sha256_hex(bundle["ledger.jsonl"].splitlines()[0])
+def test_only_a_known_head_sees_another_date_of_what_nobody_signed(bundle, checked):
+    """Seal and approval say when they were signed. An opening does not."""
+    later = [seal_line(SEAL, PLAN), ("opened", DECIDED, {"plan_sha256": PLAN}), APPROVED]
+    attacked = repacked(with_head(bundle, chained(*later)))
+    head = sha256_hex(bundle["ledger.jsonl"].splitlines()[1])
 
     assert checked(attacked)[0] == 0
     code, wrong, text = checked(attacked, head=head)
@@ -61,7 +62,7 @@ def test_only_a_trusted_key_sees_that_everything_was_signed_anew(bundle, checked
     assert checked(repacked(attacked))[0] == 0
     assert checked(repacked(bundle), signers=trusted)[0] == 0
     code, wrong, text = checked(repacked(attacked), signers=trusted)
-    assert (code, wrong) == (3, {"seal", "approvals"})
+    assert (code, wrong) == (3, {"seal", "ledger", "approvals"})
     assert "which you do not trust" in text
 
 

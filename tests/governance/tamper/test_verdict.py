@@ -35,8 +35,8 @@ VERDICTS = {
         lambda v: entry(v, "block-faster").update(low=1.2), "rules",
         "block-faster: low 1.2, the rows give"),
     "the upper end of an interval": (
-        lambda v: entry(v, "everywhere", "language=de").update(high=9.0), "rules",
-        "everywhere: high 9.0 in language=de, the rows give"),
+        lambda v: entry(v, "everywhere", "language=en").update(high=9.0), "rules",
+        "everywhere: high 9.0 in language=en, the rows give"),
     "a tail's interval upside down": (
         lambda v: entry(v, "tail").update(low=1.0, high=0.9), "rules", "upside down"),
     "a tail's interval that says something else": (
