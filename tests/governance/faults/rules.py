@@ -77,7 +77,7 @@ class RuleFault:
 Fields = dict[str, Any]
 
 
-def changed(change: Callable[[Fields], Fields], **match: Any) -> Measured:
+def changed(change: Callable[[Fields], Fields], prompts: int = 24, **match: Any) -> Measured:
     """Rows of the block arm (or as `match` says) changed."""
     wanted = {"arm": ("block",)} | match
 
@@ -85,7 +85,7 @@ def changed(change: Callable[[Fields], Fields], **match: Any) -> Measured:
         hit = all(fields[name] in values for name, values in wanted.items())
         return fields | change(fields) if hit else fields
 
-    return Measured({"change": apply})
+    return Measured({"change": apply, "prompts": prompts})
 
 
 def later(seconds: float) -> Measured:
@@ -118,9 +118,14 @@ def accepting(**arms: tuple[int, int]) -> Measured:
     return changed(change, arm=tuple(arms))
 
 
+SCORED = 144
+"""Prompts where scores decide: a third has one, and their interval assumes no more of them than
+that they lie between 0 and 1, so that it takes more of them to tell."""
+
+
 def scoring(**arms: float) -> Measured:
     """The score of every checked reply that is not English."""
-    return changed(lambda f: {"quality": None if f["quality"] is None else arms[f["arm"]]},
+    return changed(lambda f: {"quality": None if f["quality"] is None else arms[f["arm"]]}, SCORED,
                    arm=tuple(arms), language=("de", "ja", "fr", "es", "zh", "pt"))  # fmt: skip
 
 
@@ -156,7 +161,8 @@ FAULTS = (
               slower(1.7, difficulty=("hard",))),
     RuleFault("strata of scores", "no English reply is right, all others are as they were",
               "all are as they were",
-              changed(lambda f: {"quality": f["quality"] and 0.0}, language=("en",)), GOOD),
+              changed(lambda f: {"quality": f["quality"] and 0.0}, SCORED, language=("en",)),
+              Measured({"prompts": SCORED})),
     RuleFault("block-lossless", "the audit calls the arm biased", "it calls it lossless",
               Measured(words={"block": "biased"}), GOOD),
     RuleFault("token-lossless", "the audit calls the comparator biased", "it calls it lossless",
