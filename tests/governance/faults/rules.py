@@ -119,8 +119,8 @@ def accepting(**arms: tuple[int, int]) -> Measured:
 
 
 SCORED = 144
-"""Prompts where scores decide: a third has one, and their interval assumes no more of them than
-that they lie between 0 and 1, so that it takes more of them to tell."""
+"""Prompts where scores decide: their interval assumes no more of a score than that it lies between
+0 and 1, so that it takes more of them to tell."""
 
 
 def scoring(**arms: float) -> Measured:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.governance.bundles import (
+    BUNDLED,
     DECIDED,
     SEALED,
     approval_of,
@@ -110,3 +111,24 @@ def test_an_approval_may_be_signed_in_the_second_of_the_last_row_and_of_its_line
     made = good().write(tmp_path, approvals=[given], ledger=ledger)
 
     assert checked(made.read_bytes())[:2] == (0, set())
+
+
+def test_a_key_counts_from_its_first_second_on(tmp_path, checked):
+    listed = signers_text(entry("Ada", "owner", ADA, valid_from=utc(SEALED)),
+                          entry("Grace", "reviewer", GRACE, valid_from=utc(DECIDED)))  # fmt: skip
+    seal = seal_of(PLAN, signers=listed)
+    ledger = good().ledger(seal=seal)
+    made = good().write(tmp_path, seal=seal, ledger=ledger, signers_text=listed)
+
+    assert checked(made.read_bytes())[:2] == (0, set())
+
+
+@pytest.mark.parametrize(("after", "code"), [(0, 12), (1, 0)])
+def test_a_key_counts_until_the_bundle_is_made(tmp_path, checked, after, code):
+    until = utc(BUNDLED + timedelta(seconds=after))
+    listed = signers_text(entry("Ada", "owner", ADA),
+                          entry("Grace", "reviewer", GRACE, valid_until=until))  # fmt: skip
+    seal = seal_of(PLAN, signers=listed)
+    made = good().write(tmp_path, seal=seal, ledger=good().ledger(seal=seal), signers_text=listed)
+
+    assert checked(made.read_bytes())[0] == code
