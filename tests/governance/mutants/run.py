@@ -42,8 +42,10 @@ TESTS: dict[str, list[str]] = {
     "rules/losslessness.py": [AUDITS, ROWS[2], RULES[-1]],
     "rules/*.py": RULES,
     "live/alarms.py": [f"{GATE}/live/test_alarms.py", f"{GATE}/live/test_watch.py"],
-    "live/judge.py": [f"{GATE}/live/test_{name}.py" for name in (
-        "alarms", "watch", "losslessness", "shadow", "canary")],
+    "live/judge.py": [
+        f"{GATE}/live/test_{name}.py"
+        for name in ("alarms", "watch", "losslessness", "shadow", "canary")
+    ],
     "lints/*.py": [f"{FAULTS}/test_lints.py", f"{GATE}/test_lint.py"],
 }
 """Which tests speak for which file of the package, the quickest to fail first."""
