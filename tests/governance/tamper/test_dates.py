@@ -132,3 +132,25 @@ def test_a_key_counts_until_the_bundle_is_made(tmp_path, checked, after, code):
     made = good().write(tmp_path, seal=seal, ledger=good().ledger(seal=seal), signers_text=listed)
 
     assert checked(made.read_bytes())[0] == code
+
+
+def with_one_row_at(time):
+    return case(change=lambda rows: [rows[0].model_copy(update={"started_at": time}), *rows[1:]])
+
+
+@pytest.mark.parametrize(("before", "code"), [(0, 0), (1, 12)])
+def test_one_row_before_the_seal_is_enough(tmp_path, checked, before, code):
+    own = with_one_row_at(SEALED - timedelta(seconds=before))
+
+    assert checked(own.write(tmp_path).read_bytes())[0] == code
+
+
+def test_one_row_after_verdict_and_approval_is_enough(tmp_path, checked):
+    own = with_one_row_at(DECIDED + timedelta(seconds=1))
+    digest, given = own.verdict_sha256, approval_of(own.verdict_sha256)
+    judged = ("verdict", DECIDED, {"plan_sha256": PLAN, "verdict_sha256": digest})
+    ledger = chained(seal_line(own.seal, PLAN), judged, decision_line(given, digest))
+
+    made = own.write(tmp_path, ledger=ledger, approvals=[given])
+
+    assert checked(made.read_bytes())[:2] == (3, {"ledger", "approvals"})
