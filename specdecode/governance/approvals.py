@@ -99,7 +99,7 @@ def record_approval(envelope: Envelope, ledger: Ledger) -> Entry:
     `check_approvals`' matter.
 
     Raises:
-        ConfigError: it is on record already.
+        ConfigError: it is on record already, or was signed at a time yet to come.
         TamperedError: the ledger is broken, or the envelope holds no approval.
     """
     approval, _ = read_statement(envelope, Approval)
@@ -108,6 +108,12 @@ def record_approval(envelope: Envelope, ledger: Ledger) -> Entry:
     def new(entries: Sequence[Entry]) -> None:
         if any(e.body.get("approval_sha256") == digest for e in entries):
             raise ConfigError("this very decision is on record already")
+        now = ledger.next_time(entries)
+        if parse_utc(approval.at) > now:
+            raise ConfigError(
+                f"the decision was signed at {approval.at}, and by the ledger it is "
+                f"{utc_text(now)}: set the clock right and sign it again"
+            )
 
     body = {
         "verdict_sha256": approval.verdict_sha256,
@@ -197,14 +203,23 @@ def decisions_on(verdict_sha256: str, entries: Sequence[Entry]) -> list[Envelope
     """Every decision on the verdict that is on record, in order.
 
     Raises:
-        TamperedError: an entry holds no envelope.
+        TamperedError: an entry holds no decision, or one that was signed after the entry's time.
     """
-    return [
-        parse_envelope(entry.body.get("envelope") or {})
-        for entry in entries
-        if entry.kind in ("approval", "override")
-        and entry.body.get("verdict_sha256") == verdict_sha256
-    ]
+    found = []
+    for entry in entries:
+        if entry.kind not in ("approval", "override"):
+            continue
+        if entry.body.get("verdict_sha256") != verdict_sha256:
+            continue
+        envelope = parse_envelope(entry.body.get("envelope") or {})
+        approval, _ = read_statement(envelope, Approval)
+        if parse_utc(approval.at) > entry.time:
+            raise TamperedError(
+                f"line {entry.sequence + 1} of the ledger, of {entry.at}, holds a decision that "
+                f"was signed later, at {approval.at}"
+            )
+        found.append(envelope)
+    return found
 
 
 def _examine(

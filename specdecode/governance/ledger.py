@@ -127,6 +127,10 @@ class Ledger:
             self._verified = (data, chain)
         return chain
 
+    def next_time(self, entries: Sequence[Entry]) -> datetime:
+        """The earliest time that a line after these can have by the clock as it is now."""
+        return max([self._clock(), *(entry.time for entry in entries[-1:])])
+
     def _time(self, at: datetime | None, chain: Chain) -> str:
         time = self._clock() if at is None else at
         if not chain.entries or time >= chain.entries[-1].time:

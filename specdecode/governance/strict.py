@@ -7,12 +7,12 @@ from unicodedata import category
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-_TURNS = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+TURNS = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def _shown_as_written(text: str) -> str:
     for character in text:
-        if character in _TURNS or (category(character) == "Cc" and character not in "\n\t"):
+        if character in TURNS or (category(character) == "Cc" and character not in "\n\t"):
             raise ValueError(
                 f"holds {character!a}, which shows another text than there is; remove it"
             )

@@ -33,8 +33,8 @@ def root(tmp_path, monkeypatch, specdecode):
     """What an evaluation leaves behind, in a repository, with keys and no seal yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    later = datetime.now(UTC) + timedelta(hours=1)  # than the seal these tests make
-    rows = [r.model_copy(update={"started_at": later}) for r in run(24)]
+    then = datetime.now(UTC) - timedelta(hours=1)  # later than the seal, earlier than approvals
+    rows = [r.model_copy(update={"started_at": then}) for r in run(24)]
     made = case(FASTER, rows=rows, approvals=ASKED, lock=sha256_hex(LOCK.encode()))
     keys = [specdecode("keys", "new", name, "--role", role).out
             for name, role in (("Ada", "owner"), ("Grace", "reviewer"))]  # fmt: skip
@@ -60,10 +60,19 @@ def root(tmp_path, monkeypatch, specdecode):
 @pytest.fixture
 def sealed(specdecode, root):
     """The same, after Ada sealed the plan."""
-    done = specdecode("plan", "seal", PLAN, "--key", "Ada", "--power", "0.9", "--code", "code")
-    assert done.code == 0, done.err
+    seal(specdecode)
     commit(root)
     return root
+
+
+def seal(specdecode, *more):
+    """Two hours ago, before the rows."""
+    clock = "specdecode.governance.timestamps.utc_now"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, lambda: datetime.now(UTC) - timedelta(hours=2))
+        done = specdecode("plan", "seal", PLAN, "--key", "Ada", "--power", "0.9", "--code", "code",
+                          *more)  # fmt: skip
+    assert done.code == 0, done.err
 
 
 def approve(specdecode, decision="approve", *more):
@@ -177,7 +186,7 @@ def test_a_tampered_bundle_says_so_and_why(specdecode, sealed):
 
 
 def test_a_tag_that_anchors_the_head_is_named(specdecode, root):
-    specdecode("plan", "seal", PLAN, "--key", "Ada", "--power", "0.9", "--anchor", "git-tag")
+    seal(specdecode, "--anchor", "git-tag")
     commit(root)
     approve(specdecode)
 

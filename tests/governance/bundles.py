@@ -79,14 +79,18 @@ def seal_of(
     plan_digest: str,
     by: SigningKey = ADA,
     signers: bytes | None = None,
+    *,
     lock: str | None = None,
+    at: datetime = SEALED,
+    confirmation: str | None = None,
 ) -> Envelope:
-    """A seal of the plan, the signers file (everybody's) and, where given, the lock file."""
-    predicate = PlanSeal(plan_sha256=plan_digest, plan_name="small", at=utc(SEALED),
+    """A seal of the plan, the signers file (everybody's), lock file and prompts where given."""
+    predicate = PlanSeal(plan_sha256=plan_digest, plan_name="small", at=utc(at),
                          tree_clean=True, confirmation_opened=False, power=None,
                          power_wanted=None, power_basis=None, anchor="none")  # fmt: skip
     subjects = {"plans/signers.yaml": sha256_hex(signers or signers_text())}
     subjects |= {} if lock is None else {"requirements.lock": lock}
+    subjects |= {} if confirmation is None else {"confirmation": confirmation}
     return sign_payload(write_statement(predicate, subjects), by)
 
 
@@ -107,10 +111,12 @@ def seal_line(seal: Envelope, plan_digest: str, at: datetime = SEALED) -> Line:
     return "seal", at, body | {"envelope": seal.to_json()}
 
 
-def decision_line(given: Envelope, verdict_digest: str, kind: str = "approval") -> Line:
+def decision_line(
+    given: Envelope, verdict_digest: str, kind: str = "approval", at: datetime = DECIDED
+) -> Line:
     """An approval or override as the ledger has it."""
     body = {"verdict_sha256": verdict_digest, "approval_sha256": given.sha256}
-    return kind, DECIDED, body | {"envelope": given.to_json()}
+    return kind, at, body | {"envelope": given.to_json()}
 
 
 def chained(*entries: Line) -> bytes:
@@ -169,19 +175,26 @@ class Case:
         return seal_of(plan_sha256(self.plan))
 
     @property
+    def later(self) -> timedelta:
+        """By how much everything after the rows is later than usual, where they took longer."""
+        last = max((row.started_at for row in self.rows if row.started_at), default=DECIDED)
+        return max(last - DECIDED, timedelta(0))
+
+    @property
     def approval(self) -> Envelope:
-        return approval_of(self.verdict_sha256)
+        at, expires = utc(DECIDED + self.later), utc(EXPIRES + self.later)
+        return approval_of(self.verdict_sha256, at=at, expires=expires)
 
     def ledger(
         self, *, seal: Envelope | None = None, decisions: Sequence[Line] | None = None
     ) -> bytes:
         """Seal, opening, verdict and decisions, in this order."""
-        digest, own = plan_sha256(self.plan), self.verdict_sha256
+        digest, own, at = plan_sha256(self.plan), self.verdict_sha256, DECIDED + self.later
         return chained(
             seal_line(seal or self.seal, digest),
             ("opened", START, {"plan_sha256": digest}),
-            ("verdict", DECIDED, {"plan_sha256": digest, "verdict_sha256": own}),
-            *([decision_line(self.approval, own)] if decisions is None else decisions),
+            ("verdict", at, {"plan_sha256": digest, "verdict_sha256": own}),
+            *([decision_line(self.approval, own, at=at)] if decisions is None else decisions),
         )
 
     def write(self, folder: Path, name: str = "bundle.zip", **changes: Any) -> Path:
@@ -189,7 +202,7 @@ class Case:
         (folder / "plan.yaml").write_text(self.plan_text, encoding="utf-8")
         (folder / "signers.yaml").write_bytes(changes.pop("signers_text", signers_text()))
         arguments: dict[str, Any] = {
-            "at": BUNDLED,
+            "at": BUNDLED + self.later,
             "plan_file": folder / "plan.yaml",
             "verdict": self.verdict.to_bytes(),
             "rows": to_table(self.rows),

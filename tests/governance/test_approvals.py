@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from specdecode.errors import ConfigError
+from specdecode.errors import ConfigError, TamperedError
 from specdecode.governance.approvals import (
     Finding,
     Flaw,
     check_approvals,
+    decisions_on,
     record_approval,
     recorded_status,
     sign_approval,
@@ -208,7 +209,7 @@ def test_a_decision_that_says_nothing_is_not_signed(wrong):
 
 @pytest.mark.parametrize("decision", ["approve", "reject", "override"])
 def test_decisions_go_on_record_once(tmp_path, decision):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock=lambda: NOW)
     envelope = given("owner", ADA, decision)
     line = record_approval(envelope, ledger)
     assert line.kind == ("override" if decision == "override" else "approval")
@@ -219,3 +220,43 @@ def test_decisions_go_on_record_once(tmp_path, decision):
     assert ledger.entries() == (line,)
     other = record_approval(given("reviewer", GRACE, decision), ledger)
     assert ledger.entries() == (line, other)
+
+
+def test_a_decision_goes_on_record_from_the_second_in_which_it_was_signed(tmp_path):
+    late = Ledger(tmp_path / "late.jsonl", clock=lambda: NOW - HOUR / 3600)
+    with pytest.raises(ConfigError, match="set the clock right and sign it again"):
+        record_approval(OWNER, late)
+    assert late.entries() == ()
+
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock=lambda: NOW)
+    record_approval(OWNER, ledger)
+    assert decisions_on(VERDICT, ledger.entries()) == [OWNER]
+
+
+def test_a_clock_set_back_a_little_does_not_keep_a_decision_from_the_record(tmp_path):
+    """Its line takes the time of the line above, and so is not older than the decision."""
+    times = iter([NOW, *[NOW - HOUR / 3600] * 2])
+    ledger = Ledger(tmp_path / "ledger.jsonl", clock=lambda: next(times))
+    ledger.append("opened", {})
+
+    assert record_approval(OWNER, ledger).time == NOW
+
+
+def test_a_line_older_than_the_decision_it_holds_is_noticed(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    body = {"verdict_sha256": VERDICT, "envelope": OWNER.to_json()}
+    ledger.append("approval", body, at=NOW - HOUR / 3600)
+
+    with pytest.raises(TamperedError, match=r"line 1 of the ledger, of .* was signed later"):
+        decisions_on(VERDICT, ledger.entries())
+    assert decisions_on(OTHER, ledger.entries()) == []
+
+
+@pytest.mark.parametrize("kind", ["approval", "override"])
+def test_a_line_without_a_decision_is_noticed(tmp_path, kind):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    seal = sign_payload(write_statement(PREDICATES[0]), ADA)
+    ledger.append(kind, {"verdict_sha256": VERDICT, "envelope": seal.to_json()}, at=NOW)
+
+    with pytest.raises(TamperedError):
+        decisions_on(VERDICT, ledger.entries())

@@ -15,6 +15,7 @@ from specdecode.governance.plan_template import plan_of
 from specdecode.governance.power import simulate, suppose
 from specdecode.governance.power_scenarios import harm
 from specdecode.governance.rules.strata import Strata
+from specdecode.governance.strict import TURNS
 from specdecode.governance.verdict import Status
 from tests.governance.answers import ANSWERS, answers
 
@@ -77,7 +78,9 @@ def test_it_is_commented_question_by_question():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=_TURNS), min_size=1))
+@given(
+    st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=TURNS), min_size=1)
+)
 def test_whatever_is_said_is_read_back_unchanged(said):
     plan = parsed(written(purpose={"claim": said}, recovery={"owner": said}))
 

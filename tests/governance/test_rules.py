@@ -136,6 +136,16 @@ def test_quality_counts_only_prompts_with_a_checker():
     assert found.n == 21  # every eighth prompt has none
 
 
+def test_the_only_prompt_with_a_checker_is_counted_though_it_gives_no_interval():
+    def unchecked(fields):
+        return fields | ({} if fields["prompt_id"] == "p0001" else {"quality": None})
+
+    found, _ = only(QUALITY, run(24, change=unchecked))
+
+    assert (found.outcome, found.n, found.low) == (Outcome.INSUFFICIENT, 1, None)
+    assert "1 prompts" in found.reason
+
+
 def test_a_rule_may_look_at_one_sampling_setting():
     def slow_greedy(fields):
         if fields["arm"] == "block" and fields["sampling"]["name"] == "greedy":

@@ -1488,11 +1488,12 @@ def check_ledger(bundle: Bundle) -> str:
     seals = [entry for entry in ours if entry["kind"] == "seal"]
     seal = sha256(bundle.raw("seal.json")[:-1])  # without its line break, as the ledger has it
     need(seals and seals[-1]["body"]["seal_sha256"] == seal, "the ledger has another seal, or none")
-    sealed = seals[-1]["at"]
-    openings = [entry["at"] for entry in ours if entry["kind"] == "opened"]
-    need(
-        all(when(at) >= when(sealed) for at in openings), "the prompts were opened before the seal"
-    )
+    sealed, statement = seals[-1]["at"], opened(bundle, "seal.json", "plan-seal")
+    about = (plan, statement.subjects.get("confirmation", plan))
+    openings = [entry["sequence"] for entry in entries if entry["kind"] == "opened"
+                and any(mentions(entry["body"], digest) for digest in about)]  # fmt: skip
+    need(all(number > seals[-1]["sequence"] for number in openings),
+         "the prompts were opened before the seal")  # fmt: skip
     verdicts = [entry for entry in ours if entry["kind"] == "verdict"]
     need(not verdicts or any(mentions(entry["body"], verdict) for entry in verdicts),
          "the ledger records another verdict on this plan")  # fmt: skip
@@ -1505,9 +1506,8 @@ def check_ledger(bundle: Bundle) -> str:
     judged = [entry["at"] for entry in verdicts if mentions(entry["body"], verdict)]
     if started and judged and when(judged[-1]) < started[-1]:
         raise UncheckedError(f"a row began on {started[-1]}, after its verdict ({judged[-1]})")
-    payload = unbase64(bundle.json("seal.json")["payload"])
-    signed = parse(payload, "seal.json")["predicate"]["at"]
-    need(signed == sealed, f"the seal was signed on {signed}, its line is of {sealed}")
+    need(statement.at == sealed,
+         f"the seal was signed on {statement.at}, its line is of {sealed}")  # fmt: skip
     changes = amendments(bundle, ours)
     noted = f"; {changes} amendments, read them" if changes else ""
     return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"

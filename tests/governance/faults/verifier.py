@@ -113,8 +113,9 @@ def sealed_with(lock: str) -> Make:
 
 
 def sealed_on(at: Any) -> Make:
-    lines = seal_line(good().seal, PLAN, at=at), decision_line(good().approval, OWN)
-    return made(ledger=chained(*lines))
+    seal = seal_of(PLAN, at=at)
+    lines = seal_line(seal, PLAN, at=at), decision_line(good().approval, OWN)
+    return made(seal=seal, ledger=chained(*lines))
 
 
 def decided(envelope: Envelope) -> Make:

@@ -33,7 +33,7 @@ RULES = [f"{GATE}/test_rules.py", *(f"{FAULTS}/test_rules.py::test_{name}" for n
 AUDITS = f"{GATE}/test_decide.py::test_only_an_audit_that_clears_arm_and_control_leads_to_go"
 SLOW = "not intervals_by_columns and not first_value and not no_subset and not order_of_rows"
 TESTS: dict[str, list[str]] = {
-    "decide.py": ROWS,
+    "decide.py": [*ROWS, *(f"{GATE}/live/test_{name}.py" for name in ("losslessness", "watch"))],
     "verdict.py": ROWS[1:2],
     "integrity.py": ROWS,
     "consistency.py": ROWS,
@@ -41,6 +41,11 @@ TESTS: dict[str, list[str]] = {
     "evidence.py": [*ROWS[1:], *RULES],
     "rules/losslessness.py": [AUDITS, ROWS[2], RULES[-1]],
     "rules/*.py": RULES,
+    "live/alarms.py": [f"{GATE}/live/test_alarms.py", f"{GATE}/live/test_watch.py"],
+    "live/judge.py": [
+        f"{GATE}/live/test_{name}.py"
+        for name in ("alarms", "watch", "losslessness", "shadow", "canary")
+    ],
     "lints/*.py": [f"{FAULTS}/test_lints.py", f"{GATE}/test_lint.py"],
 }
 """Which tests speak for which file of the package, the quickest to fail first."""

@@ -79,8 +79,11 @@ REWRITTEN = {
         [seal_line(SEAL, PLAN),
          ("verdict", DECIDED, {"plan_sha256": PLAN, "verdict_sha256": "0" * 64}), APPROVED],
         3, "records another verdict"),
-    "a seal that is younger than the rows": (
-        [seal_line(SEAL, PLAN, at=DECIDED), APPROVED], 12, "after the first row"),
+    "a seal of a later day than it was signed": (
+        [seal_line(SEAL, PLAN, at=DECIDED), APPROVED], 3, "it was signed on 2025-12-30"),
+    "a seal of an earlier day than it was signed": (
+        [seal_line(SEAL, PLAN, at=SEALED.replace(year=2020)), APPROVED], 3,
+        "it was signed on 2025-12-30"),
 }  # fmt: skip
 
 
