@@ -61,6 +61,7 @@ def serve_command(
     deadline: Annotated[
         float, typer.Option(help="Seconds a reply may take; 0: any.", rich_help_panel=_LIMITS)
     ] = 600.0,
+    guard: Annotated[bool, typer.Option(help="Go on without drafts where they do not pay.")] = True,
     as_json: JsonFlag = False,
 ) -> None:
     """Serve the engine over HTTP, as OpenAI's API; many requests are decoded together.
@@ -84,6 +85,7 @@ def serve_command(
         max_tokens=max_tokens,
         deadline_s=deadline or None,
         api_key=api_key,
+        guard=guard,
     )
     with stderr().status("loading"):
         engine = Engine.load(

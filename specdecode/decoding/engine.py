@@ -86,6 +86,11 @@ class Engine:
         """
         return {} if self._costs is None else self._costs.known
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether it chooses draft lengths by their costs."""
+        return self._costs is not None
+
     @classmethod
     def load(
         cls,

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
+
+from specdecode.decoding.clock import now
 from specdecode.decoding.joining import join, leave
-from specdecode.decoding.loop import Batch, advance, first_tokens
+from specdecode.decoding.loop import Batch, advance, first_tokens, score_block, verify_block
 from specdecode.decoding.request import Request
+from specdecode.drafting.base import empty_proposal
 from specdecode.errors import ConfigError
+from specdecode.verification import Coins
 
 Added = list[tuple[Request, list[int]]]
 """Tokens that were added to replies."""
@@ -23,6 +28,9 @@ class RunningBatch:
         slots: most requests in it at a time.
         begin: makes a batch of requests; whenever the one before has become empty.
         still_ours: whether a batch still has the drafter it began with.
+
+    Attributes:
+        staged_s: seconds that the last step spent in its stages.
     """
 
     def __init__(
@@ -36,6 +44,7 @@ class RunningBatch:
         self.slots = slots
         self._begin, self._still_ours = begin, still_ours
         self._batch: Batch | None = None
+        self.staged_s = 0.0
 
     @property
     def requests(self) -> Sequence[Request]:
@@ -87,7 +96,30 @@ class RunningBatch:
         Returns:
             The tokens it added to each. Those that ended have a finish reason and are gone.
         """
-        return advance(self._own()) if self.requests else []
+        if not self.requests:
+            return []
+        batch = self._own()
+        before = batch.seconds.copy()
+        added = advance(batch)
+        spent = batch.seconds.since(before)
+        self.staged_s = spent.draft + spent.verify
+        return added
+
+    def time_plain_step(self) -> float:
+        """Seconds that the stages of a step take without a draft, tried out on the present rows.
+
+        Nothing comes of it: no coin is drawn, and what it writes are states that the next step
+        writes again. To be set against `staged_s`.
+        """
+        batch = self._own()
+        rows, network = len(batch.requests), batch.network
+        begun = now(network.device)
+        proposal = empty_proposal(rows, network.vocab_size, network.device)
+        laws = score_block(batch, proposal)
+        half = torch.full((rows,), 0.5, dtype=torch.float64, device=network.device)
+        coins = Coins(torch.zeros(rows, 0, dtype=torch.float64, device=network.device), half)
+        verify_block(batch, proposal, laws, coins)
+        return now(network.device) - begun
 
     def leave(self, requests: Sequence[Request]) -> None:
         """Let requests go, wherever they are; those that are not in it are passed over."""

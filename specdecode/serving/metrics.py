@@ -63,6 +63,9 @@ class ServerMetrics:
         self._refused = self._many(
             Counter, "specdecode:requests_refused", "Requests turned away, by status.", "status"
         )
+        self._switches = self._many(
+            Counter, "specdecode:guard_switches", "Switches of the acceptance guard, by aim.", "to"
+        )
         self._lengths = self._many(
             Histogram,
             "specdecode:acceptance_length",
@@ -99,6 +102,10 @@ class ServerMetrics:
     def refused(self, status: int) -> None:
         """A request was answered with an error."""
         self._refused.labels(**self._labels, status=str(status)).inc()
+
+    def switched(self, to: str) -> None:
+        """The acceptance guard switched a slot."""
+        self._switches.labels(**self._labels, to=to).inc()
 
     def joined(self, reply: Reply) -> None:
         """See `Watcher`."""

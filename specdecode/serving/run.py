@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from specdecode.decoding import Engine
 from specdecode.serving.app import make_app
+from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.metrics import ServerMetrics
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
@@ -43,14 +44,20 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
         ConfigError: the engine's rule cannot serve.
     """
     metrics = ServerMetrics(settings.model_name, engine.num_speculative_tokens)
+    guard = None
+    # An adaptive draft length weighs the costs itself.
+    if settings.guard and engine.drafter is not None and not engine.is_adaptive:
+        guard = AcceptanceGuard(engine.num_speculative_tokens, metrics.switched)
     scheduler = Scheduler(
         engine,
         slots=settings.slots,
         queue=settings.queue,
         deadline_s=settings.deadline_s,
         watchers=[metrics],
+        guard=guard,
     )
-    app = make_app(engine, scheduler, settings, metrics)
+    state = dict if guard is None else guard.state
+    app = make_app(engine, scheduler, settings, metrics, state)
     return Service(app, scheduler, metrics)
 
 

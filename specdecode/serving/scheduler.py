@@ -7,16 +7,17 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from specdecode.decoding import Engine
 from specdecode.decoding.memory import is_out_of_memory, release
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import finished
-from specdecode.decoding.running import Added, RunningBatch
+from specdecode.decoding.running import Added
 from specdecode.errors import NumericalError
 from specdecode.serving.errors import ApiError, queue_is_full, shutting_down, too_late
+from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.replies import Delta, Drafting, Reply
 
 log = logging.getLogger("specdecode.serving")
@@ -47,8 +48,7 @@ class Scheduler:
         queue: most replies that wait.
         deadline_s: seconds a reply may take; None for any.
         watchers: told what happens.
-        open_batch: makes the running batch; None for the engine's own.
-        switches: what the acceptance guard did to a request.
+        guard: decides whether a slot drafts; None where the engine decides.
     """
 
     def __init__(
@@ -59,12 +59,11 @@ class Scheduler:
         queue: int,
         deadline_s: float | None = None,
         watchers: Sequence[Watcher] = (),
-        open_batch: Callable[[], RunningBatch] | None = None,
-        switches: Callable[[Request], tuple[str, ...]] = lambda _request: (),
+        guard: AcceptanceGuard | None = None,
     ) -> None:
         self.engine, self._queue, self._deadline_s = engine, queue, deadline_s
-        self._slots, self._watchers, self._switches = slots, watchers, switches
-        self._batch = engine.open(slots=slots) if open_batch is None else open_batch()
+        self._slots, self._watchers, self._guard = slots, watchers, guard
+        self._batch = engine.open(slots=slots, lengths=None if guard is None else guard.lengths_of)
         self._waiting: deque[Reply] = deque()
         self._running: dict[Request, Reply] = {}
         self._change = threading.Condition()
@@ -200,6 +199,7 @@ class Scheduler:
                 return
             for reply in replies:  # perhaps one by one
                 del self._running[reply.request]
+                self._forget(reply.request)
                 reply.request = _restarted(reply.request)
                 self._running[reply.request] = reply
                 self._join([reply])
@@ -209,13 +209,22 @@ class Scheduler:
     def _step(self) -> None:
         if not self._batch.requests:
             return
+        rows = len(self._batch.requests)
+        plain_s: float | None = None
         begun = time.perf_counter()
         try:
+            if self._guard is not None and self._guard.wants_plain_cost(rows):
+                plain_s = self._batch.time_plain_step()
+                begun = time.perf_counter()
             added = self._batch.step()
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose_one(error)
             return
         seconds = time.perf_counter() - begun
+        if self._guard is not None:
+            if plain_s is not None:  # what surrounds the stages costs the same either way
+                self._guard.plain_cost(rows, plain_s + seconds - self._batch.staged_s)
+            self._guard.stepped(rows, seconds)
         replies = [self._running[request] for request, _ in added]
         for watcher in self._watchers:
             watcher.stepped(replies, seconds)
@@ -242,9 +251,10 @@ class Scheduler:
             if request.finish_reason is None:
                 reply.deliver(Delta(tuple(tokens), logprobs))
                 continue
+            switches = () if self._guard is None else self._guard.switches_of(request)
             self._end(reply, request.finish_reason)
             result = finished(request, gamma, trace=False)
-            drafting = Drafting.of(request, gamma, self._switches(request))
+            drafting = Drafting.of(request, gamma, switches)
             reply.deliver(Delta(tuple(tokens), logprobs, result, drafting))
 
     def _fail(self, reply: Reply, error: ApiError, outcome: str = "error") -> None:
@@ -253,12 +263,17 @@ class Scheduler:
 
     def _end(self, reply: Reply, outcome: str) -> None:
         self._running.pop(reply.request, None)
+        self._forget(reply.request)
         if reply.joined is not None:
             held = time.perf_counter() - reply.joined
             before = held if self._held_s is None else self._held_s
             self._held_s = _FADING * before + (1 - _FADING) * held
         for watcher in self._watchers:
             watcher.ended(reply, outcome)
+
+    def _forget(self, request: Request) -> None:
+        if self._guard is not None:
+            self._guard.forget(request)
 
     def _retry_after_s(self) -> int:
         """When there should be room, going by how long replies held their slots lately."""

@@ -25,6 +25,7 @@ class ServerSettings:
         deadline_s: seconds after which a request is given up, queue included; None for never.
         stall_s: seconds a client may leave data unread before it counts as gone.
         api_key: bearer token of /v1 and /server_info; None leaves them open.
+        guard: whether slots go on without drafts where drafts do not pay.
 
     Raises:
         ConfigError: naming the setting.
@@ -42,6 +43,7 @@ class ServerSettings:
     deadline_s: float | None = 600.0
     stall_s: float = 60.0
     api_key: str | None = None
+    guard: bool = True
 
     def __post_init__(self) -> None:
         least = {
