@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix
 from typing import Any
 
 _UNFINISHED = "\ufffd"  # what a decoder writes for the first bytes of a longer character
@@ -30,24 +31,26 @@ class TextStream:
         if self._tokenizer is None:
             return ""
         text = str(self._tokenizer.decode(self._tokens, skip_special_tokens=True))
-        return self._send(text[: len(text) - self._open(text)])
+        return self._send(self._settled(text))
 
     def finish(self, text: str | None) -> str:
         """What is missing from the whole text."""
-        return self._send(text or "")
+        text = text or ""
+        if not text.startswith(self.sent):  # what was sent cannot be taken back; the rest can come
+            self.sent = commonprefix([self.sent, text])
+        return self._send(text)
 
     def _send(self, text: str) -> str:
-        if not text.startswith(self.sent):  # a decoder that tidies up may take back a blank
+        if not text.startswith(self.sent):  # it is shorter, or a decoder took back a blank
             return ""
         piece = text[len(self.sent) :]
         self.sent = text
         return piece
 
-    def _open(self, text: str) -> int:
-        """How many characters at the end are not settled."""
-        unfinished = len(text) - len(text.rstrip(_UNFINISHED))
+    def _settled(self, text: str) -> str:
+        text = text.rstrip(_UNFINISHED)
         longest = max((len(s) for s in self._stop), default=1) - 1
         for size in range(min(longest, len(text)), 0, -1):
             if any(s.startswith(text[-size:]) for s in self._stop):
-                return max(size, unfinished)
-        return unfinished
+                return text[:-size]
+        return text

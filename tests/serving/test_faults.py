@@ -267,3 +267,24 @@ def test_a_step_that_fails_ends_as_few_replies_as_can_be(slow, error, codes):
     assert sorted(a.status_code for a in answers) == codes
     assert post(server, "/v1/completions", **ASK).status_code == 200
     assert httpx.get(server.url + "/health").status_code == 200
+
+
+def test_replies_that_cannot_join_together_join_one_by_one(slow, monkeypatch):
+    server = slow(0.0, slots=4)
+    alone = post(server, "/v1/completions", **{**ASK, "n": 3}).json()["choices"]
+    batch = server.scheduler._batch
+    join, tried = batch.join, []
+
+    def together(requests):
+        tried.append(len(requests))
+        if len(requests) > 1:
+            join(requests)
+            batch.leave(requests)
+            raise MemoryError
+        return join(requests)
+
+    monkeypatch.setattr(batch, "join", together)
+    again = post(server, "/v1/completions", **{**ASK, "n": 3}).json()["choices"]
+
+    assert tried == [3, 1, 1, 1]
+    assert again == alone
