@@ -17,6 +17,7 @@ from specdecode.errors import ConfigError, EngineError
 
 _NO_DRAFT = "none"
 _LIMITS = "Limits"
+_WARM_UP_TOKENS = 4
 _LAST_STEP_S = 10.0  # a step under way can't be cut short
 
 
@@ -68,7 +69,7 @@ def serve_command(
 
     Example: specdecode serve --port 8000
     """
-    from specdecode import Engine
+    from specdecode import Engine, SamplingParams
     from specdecode.serving.run import make_server, make_service
     from specdecode.serving.settings import ServerSettings
 
@@ -96,6 +97,8 @@ def serve_command(
             device=device,
             dtype=dtype,
         )
+        # The first pass packs weights; ready means that this is over.
+        engine.generate([[0]], SamplingParams(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True))
         service = make_service(engine, settings)
 
     def ready(address: str, bound: int) -> None:

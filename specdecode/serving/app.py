@@ -92,7 +92,8 @@ class _Routes:
         async def answer(http: HttpRequest) -> Response:
             try:
                 self._check_key(http)
-                body = await read_body(http, self._settings.max_body_bytes)
+                limits = self._settings
+                body = await read_body(http, limits.max_body_bytes, limits.stall_s)
                 category = self._metrics.category(http.headers.get(CATEGORY_HEADER))
                 exchange = Exchange.open(
                     body,

@@ -33,11 +33,11 @@ log = logging.getLogger("specdecode.serving")
 _GONE = 499  # what proxies log for a client that went away; nobody reads it
 
 
-async def read_body(http: HttpRequest, most: int) -> bytes:
+async def read_body(http: HttpRequest, most: int, stall_s: float) -> bytes:
     """The body, of at most so many bytes.
 
     Raises:
-        ApiError: it is longer, or the client went away.
+        ApiError: it is longer, nothing came for `stall_s` seconds, or the client went away.
     """
     too_long = ApiError(413, f"the body is longer than {most} bytes, this server's limit")
     declared = http.headers.get("content-length", "0")
@@ -45,7 +45,10 @@ async def read_body(http: HttpRequest, most: int) -> bytes:
         raise too_long
     body = bytearray()
     while True:
-        message = await http.receive()
+        try:
+            message = await asyncio.wait_for(http.receive(), stall_s)
+        except TimeoutError as error:
+            raise ApiError(408, f"nothing of the body came for {stall_s:g} s") from error
         if message["type"] == "http.disconnect":
             raise ApiError(_GONE, "the client went away")
         body += message.get("body", b"")

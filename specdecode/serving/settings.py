@@ -23,7 +23,8 @@ class ServerSettings:
         max_tokens: longest reply that a request may ask for.
         max_replies: most replies one request may ask for (prompts times `n`).
         deadline_s: seconds after which a request is given up, queue included; None for never.
-        stall_s: seconds a client may leave data unread before it counts as gone.
+        stall_s: seconds a client may send nothing of its body, or leave data unread, before it
+            counts as gone.
         api_key: bearer token of /v1 and /server_info; None leaves them open.
         guard: whether slots go on without drafts where drafts do not pay.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Any
 
 _UNFINISHED = "\ufffd"  # what a decoder writes for the first bytes of a longer character
@@ -37,7 +36,7 @@ class TextStream:
         """What is missing from the whole text."""
         text = text or ""
         if not text.startswith(self.sent):  # what was sent cannot be taken back; the rest can come
-            self.sent = commonprefix([self.sent, text])
+            self.sent = _common(self.sent, text)
         return self._send(text)
 
     def _send(self, text: str) -> str:
@@ -54,3 +53,9 @@ class TextStream:
             if any(s.startswith(text[-size:]) for s in self._stop):
                 return text[:-size]
         return text
+
+
+def _common(one: str, other: str) -> str:
+    """The beginning that both have."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))]

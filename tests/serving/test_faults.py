@@ -154,14 +154,14 @@ def test_a_reader_that_never_reads_is_let_go(slow, caplog):
 
 
 def test_a_crowd_against_a_small_queue(slow):
-    """200 requests, two slots, four places to wait: each is answered or told when to return."""
-    server = slow(0.001, slots=2, queue=4)
+    """1000 requests, 32 places to wait: each is answered or told when to return."""
+    server = slow(0.0, slots=4, queue=32)
+    url = server.url + "/v1/completions"
+    limits = httpx.Limits(max_connections=100)
 
-    with ThreadPoolExecutor(40) as pool:
+    with httpx.Client(timeout=60, limits=limits) as client, ThreadPoolExecutor(100) as pool:
         answers = list(
-            pool.map(
-                lambda seed: post(server, "/v1/completions", **{**ASK, "seed": seed}), range(200)
-            )
+            pool.map(lambda seed: client.post(url, json={**ASK, "seed": seed}), range(1000))
         )
 
     codes = {a.status_code for a in answers}
@@ -173,6 +173,15 @@ def test_a_crowd_against_a_small_queue(slow):
         else:
             assert answer.json()["usage"]["completion_tokens"] == 12
     assert is_idle(server)
+
+
+def test_a_body_that_stops_coming_is_not_waited_for(slow):
+    server = slow(slots=1, stall_s=0.3)
+    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+        connection.sendall(head)
+
+        assert b"408 Request Timeout" in connection.recv(4096)
 
 
 def test_a_request_past_its_deadline_is_told_so(slow):
