@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from specdecode.decoding.logprobs import TokenLogprobs
 from specdecode.decoding.request import Request
@@ -97,3 +98,16 @@ class Reply:
     told: int = 0
     counted: Drafting = field(default_factory=lambda: Drafting(0, 0, 0, 0, ()))
     counted_tokens: int = 0
+
+
+class Watcher(Protocol):
+    """What is told about steps and replies (metrics, the acceptance guard). Engine's thread."""
+
+    def joined(self, reply: Reply) -> None:
+        """A reply left the queue."""
+
+    def stepped(self, replies: Sequence[Reply], seconds: float) -> None:
+        """A step took so long; these replies took part."""
+
+    def ended(self, reply: Reply, outcome: str) -> None:
+        """A reply ended: "stop", "length", "abort" or "error". It may never have joined."""

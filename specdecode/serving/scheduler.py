@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from specdecode.decoding import Engine
 from specdecode.decoding.memory import is_out_of_memory, release
@@ -18,25 +17,13 @@ from specdecode.decoding.running import Added
 from specdecode.errors import NumericalError
 from specdecode.serving.errors import ApiError, queue_is_full, shutting_down, too_late
 from specdecode.serving.guard import AcceptanceGuard
-from specdecode.serving.replies import Delta, Drafting, Reply
+from specdecode.serving.replies import Delta, Drafting, Reply, Watcher
 
 log = logging.getLogger("specdecode.serving")
 
 _LONGEST_RETRY_S = 60
+_PROMPT_TOKENS = 1024  # read between two steps, unless one prompt alone is longer
 _FADING = 0.9  # of the mean time a reply holds its slot
-
-
-class Watcher(Protocol):
-    """What is told about steps and replies (metrics, the acceptance guard). Engine's thread."""
-
-    def joined(self, reply: Reply) -> None:
-        """A reply left the queue."""
-
-    def stepped(self, replies: Sequence[Reply], seconds: float) -> None:
-        """A step took so long; these replies took part."""
-
-    def ended(self, reply: Reply, outcome: str) -> None:
-        """A reply ended: "stop", "length", "abort" or "error". It may never have joined."""
 
 
 class Scheduler:
@@ -176,8 +163,7 @@ class Scheduler:
 
     def _admit(self) -> None:
         with self._change:
-            count = min(self._batch.free, len(self._waiting))
-            coming = [self._waiting.popleft() for _ in range(count)]
+            coming = self._next_ones()
             for reply in coming:
                 self._running[reply.request] = reply
         # Prompts that are equal and stand side by side are read once; others one after the other.
@@ -185,6 +171,19 @@ class Scheduler:
             same = [r for r in coming if r.request.prompt == coming[0].request.prompt]
             coming = [r for r in coming if r not in same]
             self._join(same)
+
+    def _next_ones(self) -> list[Reply]:
+        """Replies to join before the next step: not so many that running ones stand still."""
+        coming: list[Reply] = []
+        left, last = _PROMPT_TOKENS, None
+        while self._waiting and len(coming) < self._batch.free:
+            prompt = self._waiting[0].request.prompt
+            left -= 0 if prompt == last else len(prompt)  # several replies share one reading
+            if coming and left < 0:
+                break
+            coming.append(self._waiting.popleft())
+            last = prompt
+        return coming
 
     def _join(self, replies: list[Reply]) -> None:
         for reply in replies:
