@@ -102,7 +102,16 @@ class EngineError(SpecdecodeError):
 
 
 class NumericalError(EngineError):
-    """A model produced NaN or infinite values; the message names the row."""
+    """A model produced NaN or infinite values; the message names the row.
+
+    Args:
+        message: what happened, where, and what to do.
+        row: the row of the batch, if it is one row's fault.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class OutOfMemoryError(EngineError, MemoryError):

@@ -19,6 +19,7 @@ from specdecode.cli.load import load_command
 from specdecode.cli.plan import plan_app
 from specdecode.cli.plan_amend import amend_command
 from specdecode.cli.plan_seal import seal_command
+from specdecode.cli.serve import serve_command
 from specdecode.cli.vault import vault_app
 from specdecode.cli.verify import verify_command
 from specdecode.cli.version import version_command
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 
 app.command("generate")(generate_command)
+app.command("serve")(serve_command)
 app.command("audit")(audit_command)
 app.command("load")(load_command)
 app.command("decide")(decide_command)

@@ -49,7 +49,6 @@ def measure_costs(
     room = max_context - 4  # a prompt token and its first reply token, a last token, one to spare
     batch = make_batch(_scratch_requests(size, gamma, max(1, min(_CONTEXT, room - gamma))))
     next(decode(batch))  # reads the prompts, so that the caches are those of a running reply
-    batch.step = 1
     most = max(0, min(gamma, room))
     widths = sorted({0, most, *(g for g in (1, 2, 4, 8, 16, 32, 64) if g < most)})
     verify = [_seconds(_verify, batch, g, now) for g in widths]

@@ -28,7 +28,7 @@ class DraftSampler:
 
     Args:
         requests: the batch's requests, length B.
-        step: the block's number; with the request it keys every coin.
+        step: the block's number, one for all or one a row; with the request it keys every coin.
         device: where coins are needed.
         width: most draft tokens of the block, G.
         pending: per row, tokens of this block that stand before what is drawn here; None for none.
@@ -38,14 +38,15 @@ class DraftSampler:
     def __init__(
         self,
         requests: Sequence[Request],
-        step: int,
+        step: int | Sequence[int],
         device: torch.device,
         width: int,
         *,
         pending: Sequence[Sequence[int]] | None = None,
         path: int = 0,
     ) -> None:
-        self._requests, self._step, self._device = requests, step, device
+        self._requests, self._device = requests, device
+        self._steps = [step] * len(requests) if isinstance(step, int) else step
         self._pending = pending or [[] for _ in requests]
         self._path = path
         self._noise = self._draw(Purpose.BELOW_DRAFT if path else Purpose.DRAFT, width)
@@ -75,7 +76,7 @@ class DraftSampler:
         path = self._path * _ROUNDS + turn + 1
         before = [[*old, *new] for old, new in zip(self._pending, pending, strict=True)]
         return DraftSampler(
-            self._requests, self._step, self._device, width, pending=before, path=path
+            self._requests, self._steps, self._device, width, pending=before, path=path
         )
 
     def coins(self, width: int) -> Coins:
@@ -84,5 +85,8 @@ class DraftSampler:
         return Coins(accept=accept, resample=self._draw(Purpose.BELOW_RESAMPLE, 1)[:, 0])
 
     def _draw(self, purpose: Purpose, count: int) -> Tensor:
-        drawn = [r.coins.draw(purpose, self._step, count, self._path) for r in self._requests]
+        drawn = [
+            r.coins.draw(purpose, step, count, self._path)
+            for r, step in zip(self._requests, self._steps, strict=True)
+        ]
         return torch.from_numpy(np.stack(drawn)).to(self._device)

@@ -14,7 +14,7 @@ from specdecode.decoding.clock import now
 from specdecode.decoding.costs import CostTable, StepCosts
 from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.intake import make_requests
-from specdecode.decoding.lengths import Lengths
+from specdecode.decoding.lengths import Lengths, MakeLength
 from specdecode.decoding.loop import Batch, decode
 from specdecode.decoding.memory import cannot_fit, decode_what_fits, is_out_of_memory
 from specdecode.decoding.modification import CarriedModifications, refuse_silent_drafter
@@ -22,6 +22,7 @@ from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.prompts import Prompt
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import GenerationResult, finished
+from specdecode.decoding.running import RunningBatch, taken_over
 from specdecode.decoding.settings import ADAPTIVE, GREEDY_BLOCK, most_speculative_tokens
 from specdecode.drafting import Drafter, make_drafter
 from specdecode.errors import ConfigError
@@ -84,6 +85,11 @@ class Engine:
         Another engine given these costs makes the same choices, and so the same replies.
         """
         return {} if self._costs is None else self._costs.known
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether it chooses draft lengths by their costs."""
+        return self._costs is not None
 
     @classmethod
     def load(
@@ -188,6 +194,47 @@ class Engine:
                 raise cannot_fit(request) from error
             raise
 
+    def open(self, *, slots: int, lengths: MakeLength | None = None) -> RunningBatch:
+        """A batch that requests join and leave while it runs.
+
+        Args:
+            slots: most requests in it at a time.
+            lengths: makes what chooses a request's draft lengths; None for the engine's own.
+
+        Raises:
+            ConfigError: the rule is "greedy-block".
+        """
+        if self.drafter is not None and self.verification == GREEDY_BLOCK:
+            raise ConfigError(
+                "verification 'greedy-block' ties a request's steps together; use 'block' where "
+                "requests join and leave a running batch"
+            )
+        if self._costs is not None:
+            self._costs.prepare(slots, self.measure)
+
+        def begin(requests: list[Request]) -> Batch:
+            own = None
+            if lengths is not None:
+                seconds = (lambda _size: ()) if self._costs is None else self._costs.seconds
+                own = Lengths(requests, lengths, seconds)
+            return self._batch(requests, trace=False, lengths=own)
+
+        return RunningBatch(slots, begin, lambda batch: batch.drafter is self._in_use)
+
+    def measure(self, size: int) -> StepCosts:
+        """Time the stages of a step with `size` requests. Not while a batch is running.
+
+        It drops the drafter's state.
+        """
+        gamma, network = self.num_speculative_tokens, self.target.network
+
+        def make(requests: list[Request]) -> Batch:
+            return self._batch(requests, trace=False, lengths=Lengths.fixed(requests, gamma))
+
+        return measure_costs(
+            make, size, gamma, self.target.max_context, lambda: now(network.device)
+        )
+
     def _decode(self, batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
         """`decode`, as long as no later batch has taken the drafter over.
 
@@ -197,11 +244,7 @@ class Engine:
         for added in decode(batch):
             yield added
             if batch.requests and batch.drafter is not self._in_use:
-                raise ConfigError(
-                    "another call of this engine began before this one had ended, and took over "
-                    "the draft: read a stream to its end first, or load an engine for each (they "
-                    "can share one target)"
-                )
+                raise taken_over()
 
     def _batch(
         self,
@@ -214,6 +257,9 @@ class Engine:
         plain = self.drafter is None
         if lengths is None:
             lengths = self._lengths(requests)
+        if started is not None:
+            for request in requests:
+                request.started = started
         return Batch(
             network=self.target.network,
             drafter=self._guarded(),
@@ -223,26 +269,14 @@ class Engine:
             lengths=lengths,
             by_position=plain or self.verification == "match",
             trace=trace,
-            started=time.perf_counter() if started is None else started,
             carried=None if plain or self.verification != GREEDY_BLOCK else CarriedModifications(),
         )
 
     def _lengths(self, requests: list[Request]) -> Lengths:
         if self._costs is None:
             return Lengths.fixed(requests, self.num_speculative_tokens)
-        self._costs.prepare(len(requests), self._measure)
+        self._costs.prepare(len(requests), self.measure)
         return Lengths.adaptive(requests, self._costs.seconds)
-
-    def _measure(self, size: int) -> StepCosts:
-        """Costs at one batch size. Runs between batches: it drops the drafter's state."""
-        gamma, network = self.num_speculative_tokens, self.target.network
-
-        def make(requests: list[Request]) -> Batch:
-            return self._batch(requests, trace=False, lengths=Lengths.fixed(requests, gamma))
-
-        return measure_costs(
-            make, size, gamma, self.target.max_context, lambda: now(network.device)
-        )
 
     def _guarded(self) -> GuardedDrafter | None:
         if self.drafter is None:

@@ -113,6 +113,15 @@ class GuardedDrafter:
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail("keep_rows", error)
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """See `Drafter.add_rows`."""
+        if self.failure is not None:
+            return
+        try:
+            self._drafter.add_rows(contexts, capacity)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail("add_rows", error)
+
     def _fail(self, where: str, error: Exception) -> None:
         if is_out_of_memory(error):  # the batch is too large, which a smaller one cures
             raise error

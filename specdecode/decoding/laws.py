@@ -49,7 +49,8 @@ def _checked(laws: Tensor) -> Tensor:
         row, position = (int(i) for i in torch.nonzero(wrong)[0])
         raise NumericalError(
             f"batch row {row}, new token {position}: the sampling parameters leave no probability "
-            "law (overflow); use less extreme penalties, biases or temperature"
+            "law (overflow); use less extreme penalties, biases or temperature",
+            row,
         )
     return laws
 

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from specdecode.decoding.request import Request
 from specdecode.drafting.length import AdaptiveLength, DraftLength, FixedLength
 
+MakeLength = Callable[[Request], DraftLength]
+
 
 class Lengths:
     """Draft lengths of a batch.
 
     Args:
-        requests: all requests of the batch.
+        requests: the requests that the batch begins with.
         make: makes the control of one request.
         seconds: costs of a step with 0, 1, … γ_max draft tokens, by batch size.
     """
@@ -26,23 +28,33 @@ class Lengths:
     def __init__(
         self,
         requests: Sequence[Request],
-        make: Callable[[], DraftLength],
+        make: MakeLength,
         seconds: Callable[[int], Sequence[float]],
     ) -> None:
-        self._controls = {request: make() for request in requests}
-        self._seconds = seconds
+        self._make, self._seconds = make, seconds
+        self._controls: dict[Request, DraftLength] = {}
+        self.add(requests)
 
     @classmethod
     def fixed(cls, requests: Sequence[Request], gamma: int) -> Lengths:
         """γ tokens in every step."""
-        return cls(requests, lambda: FixedLength(gamma), lambda _size: ())
+        return cls(requests, lambda _request: FixedLength(gamma), lambda _size: ())
 
     @classmethod
     def adaptive(
         cls, requests: Sequence[Request], seconds: Callable[[int], Sequence[float]]
     ) -> Lengths:
         """What promises the most tokens per second."""
-        return cls(requests, AdaptiveLength, seconds)
+        return cls(requests, lambda _request: AdaptiveLength(), seconds)
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Take in requests that join."""
+        self._controls.update({request: self._make(request) for request in requests})
+
+    def drop(self, requests: Sequence[Request]) -> None:
+        """Forget requests that left."""
+        for request in requests:
+            del self._controls[request]
 
     def wanted(self, requests: Sequence[Request]) -> list[int]:
         """Draft tokens of the next step per row, and no more than each reply can still take."""

@@ -40,21 +40,21 @@ from specdecode.verification.resampling import inverse_cdf
 
 @dataclass(eq=False)
 class Batch:
-    """Requests decoded together.
+    """Requests decoded together. More can join between two steps, and any can leave (`joining`).
 
     Attributes:
         network: the target.
         drafter: proposes blocks; None decodes plainly.
         rule: decides which draft tokens are kept.
-        requests: those that have not finished, in cache row order.
+        requests: those that are in it and have not finished, in cache row order.
         gamma: most draft tokens a step.
         lengths: how many draft tokens a row's next step has.
         by_position: draw the target's tokens from the coin of their absolute position, so that the
             reply is the one plain decoding gives with the same seed (plain decoding and "match").
         trace: keep every step.
-        started: clock reading at the call.
         carried: what greedy block verification left for later steps; None with other rules.
         logits: the last pass's raw ones `[B, T, V]`, if a request reports log-probabilities.
+        before: batches before this one, for a drafter that remembers them.
     """
 
     network: CausalNetwork
@@ -65,11 +65,10 @@ class Batch:
     lengths: Lengths
     by_position: bool
     trace: bool
-    started: float
     carried: CarriedModifications | None = None
-    step: int = 0
     seconds: StageSeconds = field(default_factory=StageSeconds)
     logits: Tensor | None = None
+    before: int = field(init=False)
     shared: SharedPrompts = field(init=False)
     wants_logits: bool = field(init=False)
     cache: KVCache = field(init=False)
@@ -81,13 +80,18 @@ class Batch:
         if len(self.requests) > 1:  # rows of unequal length are padded to a chunk in the prefill
             capacity += PREFILL_CHUNK
         self.cache = KVCache(len(self.shared.prompts), capacity)
+        self.before = 0 if self.drafter is None else self.drafter.batches_before
+        self.admit(self.requests)
         if self.drafter is not None:
+            self.drafter.begin(len(self.requests), capacity, self.cache)
+
+    def admit(self, requests: list[Request]) -> None:
+        """Settle which coins requests draw and when they came; not once they have begun."""
+        for request in requests:
             # A remembered reply tells the coins it was drawn with: they must not judge again. Where
             # they depend on the position alone, no draft has a say in what comes out.
-            if not self.by_position and self.drafter.batches_before:
-                for request in self.requests:
-                    request.draw_anew(self.drafter.batches_before)
-            self.drafter.begin(len(self.requests), capacity, self.cache)
+            if not self.by_position and self.before:
+                request.draw_anew(self.before)
 
 
 def decode(batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
@@ -96,22 +100,33 @@ def decode(batch: Batch) -> Iterator[list[tuple[Request, list[int]]]]:
     Yields:
         After each step, the tokens it added to each request still in the batch.
     """
-    yield _first_tokens(batch)
+    yield first_tokens(batch)
     while batch.requests:
-        batch.step += 1
-        clock = [now(batch.network.device)]
-        proposal = draft_block(batch)
-        clock.append(now(batch.network.device))
-        target_laws = score_block(batch, proposal)
-        clock.append(now(batch.network.device))
-        coins = _coins(batch, proposal.lengths, proposal.tokens.shape[1])
-        outcome = verify_block(batch, proposal, target_laws, coins)
-        clock.append(now(batch.network.device))
-        batch.lengths.learn(batch.requests, proposal.lengths, outcome.num_accepted.tolist())
-        batch.seconds.draft += clock[1] - clock[0]
-        batch.seconds.verify += clock[3] - clock[1]
-        step = Step(proposal, target_laws, coins, outcome, tuple(np.diff(clock)))
-        yield continue_from(batch, step)
+        yield advance(batch)
+
+
+def advance(batch: Batch) -> list[tuple[Request, list[int]]]:
+    """One step: all five stages, for every request in the batch.
+
+    If it raises, it can be run again, by the same rows or by some of them: no request has taken
+    over anything, and its coins are the same the next time.
+
+    Returns:
+        The tokens it added to each request.
+    """
+    clock = [now(batch.network.device)]
+    proposal = draft_block(batch)
+    clock.append(now(batch.network.device))
+    target_laws = score_block(batch, proposal)
+    clock.append(now(batch.network.device))
+    coins = _coins(batch, batch.requests, proposal.lengths, proposal.tokens.shape[1])
+    outcome = verify_block(batch, proposal, target_laws, coins)
+    clock.append(now(batch.network.device))
+    batch.lengths.learn(batch.requests, proposal.lengths, outcome.num_accepted.tolist())
+    batch.seconds.draft += clock[1] - clock[0]
+    batch.seconds.verify += clock[3] - clock[1]
+    step = Step(proposal, target_laws, coins, outcome, tuple(np.diff(clock)))
+    return continue_from(batch, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +151,8 @@ def draft_block(batch: Batch) -> Proposal:
         wanted = [max(w, batch.carried.remaining(r)) for w, r in zip(wanted, requests, strict=True)]
     if batch.drafter is None or max(wanted) <= 0:
         return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
-    sample = DraftSampler(requests, batch.step, batch.network.device, batch.gamma)
+    steps = [r.step for r in requests]
+    sample = DraftSampler(requests, steps, batch.network.device, batch.gamma)
     return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
 
 
@@ -167,7 +183,7 @@ def continue_from(batch: Batch, step: Step) -> list[tuple[Request, list[int]]]:
 
     State needs no rolling back: slots beyond a row's new length are masked and written again.
     """
-    moment = time.perf_counter() - batch.started
+    moment = time.perf_counter()
     kept, following = step.outcome.num_accepted.tolist(), step.outcome.next_token.tolist()
     drafts, width = step.proposal.tokens.tolist(), step.proposal.tokens.shape[1] + 1
     added: list[tuple[Request, list[int]]] = []
@@ -177,31 +193,39 @@ def continue_from(batch: Batch, step: Step) -> list[tuple[Request, list[int]]]:
         taken = request.append(emitted)
         request.count_step(min(kept[row], taken), step.proposal.lengths[row], width)
         request.report_logprobs(_row(batch.logits, row), emitted[:taken])
-        request.last_token_s = moment
+        request.last_token_s = moment - request.started
         if batch.trace:
             request.trace.append(_trace(batch, step, row, position, emitted[:taken]))
         added.append((request, emitted[:taken]))
-    _drop_finished(batch)
+    drop_finished(batch)
     return added
 
 
-def _first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
+def first_tokens(batch: Batch) -> list[tuple[Request, list[int]]]:
     """Process the prompts and draw the first token of each reply."""
     logits = _prefill(batch)[:, None]
     if batch.shared.any_shared:
         logits = logits[batch.shared.source]
         batch.cache.keep_rows(batch.shared.source)
-    laws = row_laws(logits, batch.requests, None, 0)[:, 0]
-    coins = _coins(batch, [0] * len(batch.requests), 0)
+    added = begin_replies(batch, batch.requests, logits)
+    drop_finished(batch)
+    return added
+
+
+def begin_replies(
+    batch: Batch, requests: list[Request], logits: Tensor
+) -> list[tuple[Request, list[int]]]:
+    """Draw the first token of each reply, after the prompts' logits `[B, 1, V]`."""
+    laws = row_laws(logits, requests, None, 0)[:, 0]
+    coins = _coins(batch, requests, [0] * len(requests), 0)
     tokens = inverse_cdf(laws, coins.resample).tolist()
-    moment = now(batch.network.device) - batch.started
+    moment = now(batch.network.device)
     added: list[tuple[Request, list[int]]] = []
-    for row, (request, token) in enumerate(zip(batch.requests, tokens, strict=True)):
+    for row, (request, token) in enumerate(zip(requests, tokens, strict=True)):
         request.append([token])
         request.report_logprobs(logits[row], [token])
-        request.first_token_s = request.last_token_s = moment
+        request.first_token_s = request.last_token_s = moment - request.started
         added.append((request, [token]))
-    _drop_finished(batch)
     return added
 
 
@@ -211,16 +235,16 @@ def _prefill(batch: Batch) -> Tensor:
     return read_tokens(batch.network, prompts, [0] * len(prompts), batch.cache)
 
 
-def _coins(batch: Batch, lengths: list[int], width: int) -> Coins:
+def _coins(batch: Batch, requests: list[Request], lengths: list[int], width: int) -> Coins:
+    device = batch.network.device
     if not batch.by_position:
-        accept = _draw(batch, Purpose.ACCEPT, width)
-        return Coins(accept=accept, resample=_draw(batch, Purpose.RESAMPLE, 1)[:, 0])
+        accept = _draw(requests, Purpose.ACCEPT, width).to(device)
+        return Coins(accept, resample=_draw(requests, Purpose.RESAMPLE, 1)[:, 0].to(device))
     rows = [
         [r.coins.draw(Purpose.TARGET, r.length + i, 1)[0] for i in range(width + 1)]
-        for r in batch.requests
+        for r in requests
     ]
     resample = [row[length] for row, length in zip(rows, lengths, strict=True)]
-    device = batch.network.device
     accept = torch.tensor([row[:width] for row in rows], dtype=torch.float64, device=device)
     return Coins(
         accept=accept.reshape(len(rows), width),
@@ -228,20 +252,28 @@ def _coins(batch: Batch, lengths: list[int], width: int) -> Coins:
     )
 
 
-def _draw(batch: Batch, purpose: Purpose, count: int) -> Tensor:
-    drawn = np.stack([r.coins.draw(purpose, batch.step, count) for r in batch.requests])
-    return torch.from_numpy(drawn).to(batch.network.device)
+def _draw(requests: list[Request], purpose: Purpose, count: int) -> Tensor:
+    return torch.from_numpy(np.stack([r.coins.draw(purpose, r.step, count) for r in requests]))
 
 
-def _drop_finished(batch: Batch) -> None:
-    rows = [i for i, r in enumerate(batch.requests) if r.finish_reason is None]
-    if len(rows) == len(batch.requests):
+def drop_finished(batch: Batch) -> None:
+    """Let requests that have finished leave the batch."""
+    drop(batch, [r for r in batch.requests if r.finish_reason is not None])
+
+
+def drop(batch: Batch, leaving: list[Request]) -> None:
+    """Let requests leave the batch, between two steps."""
+    if not leaving:
         return
-    for request in batch.requests:
-        if request.finish_reason is not None:
-            request.seconds = StageSeconds(batch.seconds.draft, batch.seconds.verify)
-            request.draft_failure = None if batch.drafter is None else batch.drafter.failure
+    for request in leaving:
+        request.seconds = batch.seconds.since(request.seconds)
+        request.draft_failure = None if batch.drafter is None else batch.drafter.failure
+    rows = [i for i, r in enumerate(batch.requests) if r not in leaving]
     batch.requests = [batch.requests[i] for i in rows]
+    batch.lengths.drop(leaving)
+    if batch.carried is not None:
+        batch.carried.drop(leaving)
+    batch.wants_logits = any(r.params.logprobs for r in batch.requests)
     if rows:
         batch.cache.keep_rows(rows)
         if batch.drafter is not None:
@@ -258,7 +290,7 @@ def _trace(batch: Batch, step: Step, row: int, position: int, emitted: list[int]
     index = tokens[:, None]
     draft_s, score_s, verify_s = step.seconds
     return StepTrace(
-        step=batch.step,
+        step=batch.requests[row].steps,  # which counts this one by now
         position=position,
         draft_tokens=tuple(tokens.tolist()),
         draft_probs=tuple(proposal.probs[row, :length].gather(1, index)[:, 0].tolist()),

@@ -58,6 +58,11 @@ class CarriedModifications:
         """Least number of tokens the row's next block must have."""
         return max((m.remaining for m in self._of.get(request, [])), default=0)
 
+    def drop(self, requests: Sequence[Request]) -> None:
+        """Forget requests that left."""
+        for request in requests:
+            self._of.pop(request, None)
+
     def verify(
         self,
         rule: VerificationRule,

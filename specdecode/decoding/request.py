@@ -22,6 +22,14 @@ class StageSeconds:
     draft: float = 0.0
     verify: float = 0.0
 
+    def since(self, earlier: StageSeconds) -> StageSeconds:
+        """What came after an earlier reading."""
+        return StageSeconds(self.draft - earlier.draft, self.verify - earlier.verify)
+
+    def copy(self) -> StageSeconds:
+        """The present reading."""
+        return StageSeconds(self.draft, self.verify)
+
 
 @dataclass(eq=False)
 class Request:
@@ -39,12 +47,14 @@ class Request:
         output: token ids of the reply so far, a token that ended it included.
         histogram: how many verify steps kept 0, 1, … draft tokens.
         drafted: draft tokens proposed.
+        undrafted: verify steps in which nothing was proposed.
         target_tokens: target rows computed after the prompt.
         finish_reason: why it ended; None while it has not.
         stopped_at: where in the decoded text a stop string begins.
         first_token_s: seconds from the call to the first token.
         last_token_s: seconds from the call to the newest token.
-        seconds: stage times of its batch until it ended.
+        started: clock reading when it was asked for; both token times count from here.
+        seconds: stage times of its batch while it was in it.
         trace: one entry per verify step, if asked for.
         logprobs: one entry per output token, if asked for.
         draft_failure: why nothing was drafted from some step on; None if all went well.
@@ -61,11 +71,13 @@ class Request:
     output: list[int] = field(default_factory=list)
     histogram: list[int] = field(default_factory=list)
     drafted: int = 0
+    undrafted: int = 0
     target_tokens: int = 0
     finish_reason: FinishReason | None = None
     stopped_at: int | None = None
     first_token_s: float | None = None
     last_token_s: float | None = None
+    started: float = 0.0
     seconds: StageSeconds = field(default_factory=StageSeconds)
     trace: list[StepTrace] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -106,6 +118,14 @@ class Request:
         return sum(self.histogram)
 
     @property
+    def step(self) -> int:
+        """Number of the step under way, which keys its coins; 0 until the first token is drawn.
+
+        Counted by the request itself, so that its coins do not depend on when it joined a batch.
+        """
+        return self.steps + 1 if self.output else 0
+
+    @property
     def accepted(self) -> int:
         """Draft tokens kept in the reply."""
         return sum(count * kept for kept, count in enumerate(self.histogram))
@@ -131,6 +151,7 @@ class Request:
         self.histogram.extend([0] * (kept + 1 - len(self.histogram)))
         self.histogram[kept] += 1
         self.drafted += drafted
+        self.undrafted += drafted == 0
         self.target_tokens += width
 
     def report_logprobs(self, logits: Tensor | None, tokens: list[int]) -> None:

@@ -134,6 +134,17 @@ class Drafter(Protocol):
         """Forget finished rows; `rows` are the old indices of those that go on."""
         ...
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """Take in rows that join a running batch, behind those that are there.
+
+        A target's cache that is shared has them already.
+
+        Args:
+            contexts: their tokens so far: the prompt and the first token of the reply.
+            capacity: tokens that any row of the batch may come to have, drafts included.
+        """
+        ...
+
 
 class ScoringDrafter(Drafter, Protocol):
     """A drafter with a network, which can verify another drafter's tokens (see `cascade`)."""

@@ -97,6 +97,11 @@ class CascadeDrafter:
         self.bottom.keep_rows(rows)
         self.middle.keep_rows(rows)
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """See `Drafter.add_rows`."""
+        self.bottom.add_rows(contexts, capacity)
+        self.middle.add_rows(contexts, capacity)
+
     def _take_turn(
         self,
         contexts: Sequence[Sequence[int]],

@@ -76,6 +76,19 @@ class ModelDrafter:
         self._cache.keep_rows(rows)
         self._processed = [self._processed[row] for row in rows]
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """See `Drafter.add_rows`.
+
+        They are read here, alone: beside rows that have been read, each of which would be padded to
+        the length of a prompt, that would cost many times as much.
+        """
+        usable = self._usable(contexts)
+        longest = max(len(tokens) for tokens in usable)
+        cache = KVCache(len(usable), longest + (PREFILL_CHUNK if len(usable) > 1 else 0))
+        read_tokens(self.network, usable, [0] * len(usable), cache)
+        self._cache.add_rows(cache, capacity + PREFILL_CHUNK)
+        self._processed += usable
+
     def _usable(self, contexts: Sequence[Sequence[int]]) -> list[list[int]]:
         """What is read of each context.
 

@@ -57,6 +57,9 @@ class PromptLookupDrafter:
     def keep_rows(self, rows: list[int]) -> None:
         """Nothing to drop."""
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """Nothing to take in."""
+
     def _continuation(self, context: Sequence[int], most: int) -> list[int]:
         tokens = list(context)
         if most == 0:

@@ -74,3 +74,6 @@ class SelfDrafter:
 
     def keep_rows(self, rows: list[int]) -> None:
         """Nothing to do: the target's cache, which drops the rows, is the only state."""
+
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """Nothing to do: the target has read the prompts."""

@@ -90,6 +90,11 @@ class SuffixDrafter:
         self._earlier.add_later([row.reply() for row in gone])
         self._rows = [self._rows[row] for row in rows]
 
+    def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
+        """See `Drafter.add_rows`. They find what was remembered when the batch began."""
+        del capacity
+        self._rows += [_Row() for _ in contexts]
+
     def _continuation(self, row: _Row, context: Sequence[int], most: int) -> list[int]:
         own = row.read(context)
         source, match = own, own.end()

@@ -7,6 +7,7 @@ overwritten when the position is decoded again. The caller keeps the lengths; no
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,12 +15,17 @@ from torch import Tensor
 
 from specdecode.errors import ConfigError
 
+_PIECE = 256  # slots
+
 # Per layer, keys and values of one row: `[length, heads, D]` each.
 RowState = dict[int, tuple[Tensor, Tensor]]
 
 
 class KVCache:
     """Keys and values of every layer, `[B, S, heads, D]` each.
+
+    Rows come (`add_rows`) and go (`keep_rows`). The storage keeps the room of rows that left for
+    those that come next, so that it is copied only when it has to grow.
 
     Args:
         batch: rows B.
@@ -31,6 +37,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._slots: tuple[slice | Tensor, slice | Tensor] = (slice(None), slice(0, 0))
         self._end = 0
+        self._used = 0  # no row has state at or beyond this slot
 
     def aim(self, starts: list[int], width: int, device: torch.device) -> Tensor | None:
         """Choose where the next `write` of every layer goes.
@@ -53,6 +60,7 @@ class KVCache:
                 f"the cache has {self.capacity} slots, position {self._end - 1} does not fit: "
                 "shorten the prompt or max_tokens"
             )
+        self._used = max(self._used, self._end)
         if len(set(starts)) == 1:  # one contiguous stretch: a plain slice is the fastest write
             self._slots = (slice(None), slice(starts[0], self._end))
             if width == 1:
@@ -68,19 +76,47 @@ class KVCache:
         """Store a layer's new keys and values `[B, T, heads, D]`; return those of all S' slots."""
         if layer not in self._layers:
             self._layers[layer] = (self._empty(keys), self._empty(values))
-        stored_keys, stored_values = self._layers[layer]
+        stored_keys, stored_values = (stored[: self.batch] for stored in self._layers[layer])
         stored_keys[self._slots] = keys
         stored_values[self._slots] = values
         return stored_keys[:, : self._end], stored_values[:, : self._end]
 
     def keep_rows(self, rows: list[int]) -> None:
-        """Drop finished rows from the batch (the one operation that copies)."""
-        index = torch.tensor(rows)
-        self._layers = {
-            layer: (keys[index.to(keys.device)], values[index.to(values.device)])
-            for layer, (keys, values) in self._layers.items()
-        }
+        """Go on with these rows, in this order; a row may be named more than once."""
+        if all(old < new for old, new in pairwise(rows)):
+            self._move_up(rows)
+        else:
+            index = torch.tensor(rows)
+            self._layers = {
+                layer: (keys[index.to(keys.device)], values[index.to(values.device)])
+                for layer, (keys, values) in self._layers.items()
+            }
         self.batch = len(rows)
+
+    def add_rows(self, other: KVCache, capacity: int) -> None:
+        """Take over the rows of another cache, behind those that are there.
+
+        If memory runs out, this cache is still what it was.
+
+        Args:
+            other: of the same network. Whatever stands in its rows beyond `capacity` is padding.
+            capacity: slots a row has from now on, if more than before.
+        """
+        rows, capacity = self.batch + other.batch, max(self.capacity, capacity)
+        for layer in other._layers:
+            for_keys, for_values = self._layers.get(layer, other._layers[layer])
+            self._layers[layer] = (
+                self._grown(for_keys, layer in self._layers, rows, capacity),
+                self._grown(for_values, layer in self._layers, rows, capacity),
+            )
+        taken = min(other._used, capacity)
+        with torch.inference_mode():  # networks write here in that mode, so everyone has to
+            for layer, pair in other._layers.items():
+                for mine, theirs in zip(self._layers[layer], pair, strict=True):
+                    mine[self.batch : rows, :taken] = theirs[: other.batch, :taken]
+                    mine[self.batch : rows, taken:] = 0  # what stood there might not be finite
+        self.batch, self.capacity = rows, capacity
+        self._used = max(self._used, taken)
 
     def copy_row(self, row: int, length: int) -> RowState:
         """The state of a row's first `length` tokens, to be put back with `set_row`."""
@@ -96,6 +132,31 @@ class KVCache:
                 self._layers[layer] = (self._empty(keys[None]), self._empty(values[None]))
             self._layers[layer][0][row, : len(keys)] = keys
             self._layers[layer][1][row, : len(values)] = values
+            self._used = max(self._used, len(keys))
+
+    def _move_up(self, rows: list[int]) -> None:
+        """Rows in rising order move to the front; no row is overwritten before it has moved."""
+        moved = [(new, old) for new, old in enumerate(rows) if new != old]
+        with torch.inference_mode():
+            for pair in self._layers.values():
+                for stored in pair:
+                    for new, old in moved:
+                        stored[new, : self._used] = stored[old, : self._used]
+
+    def _grown(self, stored: Tensor, is_mine: bool, rows: int, capacity: int) -> Tensor:
+        """Storage with room for so many rows and slots, and what this cache holds."""
+        held = self.batch if is_mine else 0
+        if is_mine and stored.shape[0] >= rows and stored.shape[1] >= capacity:
+            return stored
+        # Slots grow in large pieces: requests of ever so slightly different lengths keep coming.
+        slots = -(-capacity // _PIECE) * _PIECE
+        if is_mine:
+            rows, slots = max(rows, stored.shape[0]), max(slots, stored.shape[1])
+        larger = torch.zeros(
+            (rows, slots, *stored.shape[2:]), dtype=stored.dtype, device=stored.device
+        )
+        larger[:held, : self._used] = stored[:held, : self._used]
+        return larger
 
     def _empty(self, like: Tensor) -> Tensor:
         # Zeros, not empty: a masked slot is multiplied by weight 0, and 0 * NaN is NaN.

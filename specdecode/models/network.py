@@ -47,6 +47,7 @@ def check_finite(logits: Tensor, what: str) -> Tensor:
         row, position = (int(i) for i in torch.nonzero(~finite)[0])
         raise NumericalError(
             f"{what} produced NaN or infinite logits in batch row {row}, new token {position}: "
-            "check the weights (fingerprint), or run with dtype='float32'"
+            "check the weights (fingerprint), or run with dtype='float32'",
+            row,
         )
     return logits

@@ -86,7 +86,7 @@ class Erratic:
 
 class ErraticEngine(Engine):
     def _lengths(self, requests):
-        return Lengths(requests, Erratic, lambda _size: ())
+        return Lengths(requests, lambda _request: Erratic(), lambda _size: ())
 
 
 @pytest.mark.parametrize("rule", ["block", "greedy-block"])

@@ -118,8 +118,8 @@ def test_sharing_acceptance_and_draft_coins_is_seen(verification, monkeypatch):
 
     honest = loop._draw
 
-    def shared(batch, purpose, count):
-        return honest(batch, Purpose.DRAFT if purpose == Purpose.ACCEPT else purpose, count)
+    def shared(requests, purpose, count):
+        return honest(requests, Purpose.DRAFT if purpose == Purpose.ACCEPT else purpose, count)
 
     monkeypatch.setattr(loop, "_draw", shared)
     target = TableNetwork(seed=1)

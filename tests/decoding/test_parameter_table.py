@@ -143,7 +143,7 @@ def recorded(monkeypatch, tool, prompts, params) -> tuple[list, list[Verified]]:
         for row, (request, length) in enumerate(zip(batch.requests, lengths.tolist(), strict=True)):
             rows.append(
                 Verified(
-                    step=batch.step,
+                    step=request.step,
                     request=request,
                     prefix=tuple(request.tokens),
                     tokens=tokens[row, :length].tolist(),

@@ -1,0 +1,69 @@
+"""Errors as OpenAI's API shapes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ApiError(Exception):
+    """What a client is told instead of a reply, or in the middle of one.
+
+    Args:
+        status: HTTP status.
+        message: what is wrong and what to do.
+        kind: OpenAI's `type`.
+        param: the request's field at fault.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        *,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param = status, kind, param
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """The JSON document."""
+        error = {
+            "message": str(self),
+            "type": self.kind,
+            "param": self.param,
+            "code": self.status,
+        }
+        return {"error": error}
+
+
+def queue_is_full(waiting: int, retry_after_s: int) -> ApiError:
+    """The error of a request that nobody has room for."""
+    return ApiError(
+        429,
+        f"{waiting} replies are waiting already; try again in {retry_after_s} s",
+        "rate_limit_error",
+        headers={"Retry-After": str(retry_after_s)},
+    )
+
+
+def too_late(seconds: float) -> ApiError:
+    """The error of a request whose deadline has passed. Trying again would not help."""
+    return ApiError(
+        504,
+        f"the reply was not complete within {seconds:g} s, the server's deadline; "
+        "ask for fewer tokens",
+        "timeout_error",
+        headers={"x-should-retry": "false"},
+    )
+
+
+def shutting_down() -> ApiError:
+    """The error of a request that comes, or is cut off, while the server stops."""
+    return ApiError(
+        503, "the server is shutting down", "server_error", headers={"Retry-After": "5"}
+    )

@@ -1,0 +1,115 @@
+"""Put the parts of a server together, and run it until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from specdecode.decoding import Engine
+from specdecode.serving.app import make_app
+from specdecode.serving.guard import AcceptanceGuard
+from specdecode.serving.metrics import ServerMetrics
+from specdecode.serving.scheduler import Scheduler
+from specdecode.serving.settings import ServerSettings
+
+log = logging.getLogger("specdecode.serving")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server's parts.
+
+    Attributes:
+        app: answers HTTP.
+        scheduler: decodes.
+        metrics: counts.
+    """
+
+    app: ASGIApp
+    scheduler: Scheduler
+    metrics: ServerMetrics
+
+
+def make_service(engine: Engine, settings: ServerSettings) -> Service:
+    """Everything behind the socket; the app starts the scheduler.
+
+    Raises:
+        ConfigError: the engine's rule cannot serve.
+    """
+    metrics = ServerMetrics(settings.model_name, engine.num_speculative_tokens)
+    guard = None
+    # An adaptive draft length weighs the costs itself.
+    if settings.guard and engine.drafter is not None and not engine.is_adaptive:
+        guard = AcceptanceGuard(engine.num_speculative_tokens, metrics.switched)
+    scheduler = Scheduler(
+        engine,
+        slots=settings.slots,
+        queue=settings.queue,
+        deadline_s=settings.deadline_s,
+        watchers=[metrics],
+        guard=guard,
+    )
+    state = dict if guard is None else guard.state
+    app = make_app(engine, scheduler, settings, metrics, state)
+    return Service(app, scheduler, metrics)
+
+
+class _Server(uvicorn.Server):
+    """Tells once it listens, and ends in good order when a signal comes."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str, int], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            for listening in server.sockets:
+                host, port, *_ = listening.getsockname()
+                self._ready(host, port)
+                return
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal lets it finish; the second one does not. Neither is an error."""
+        del frame
+        log.info(
+            "%s: %s", signal.Signals(sig).name, "stopping" if self.should_exit else "finishing"
+        )
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def make_server(
+    service: Service, settings: ServerSettings, ready: Callable[[str, int], None]
+) -> uvicorn.Server:
+    """The HTTP server. A signal stops it: it takes no more, and finishes what it accepted.
+
+    A second signal cuts that short.
+
+    Args:
+        service: what answers.
+        settings: where to listen.
+        ready: told address and port once it listens.
+    """
+    if not settings.is_loopback and settings.api_key is None:
+        log.warning(
+            "listening on %s without an API key: whoever reaches this machine can use the model",
+            settings.host,
+        )
+    config = uvicorn.Config(
+        service.app,
+        host=settings.host,
+        port=settings.port,
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
+    return _Server(config, ready)

@@ -1,0 +1,76 @@
+"""What a server can be set to."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from specdecode.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Limits and names of a server.
+
+    Attributes:
+        model_name: what clients ask for.
+        host: address to listen on; loopback unless told otherwise.
+        port: 0 takes any free one.
+        slots: most replies decoded together.
+        queue: most replies that wait for a slot; further ones get 429.
+        max_body_bytes: largest request body.
+        max_prompt_tokens: longest prompt; None for what the model's context leaves.
+        max_tokens: longest reply that a request may ask for.
+        max_replies: most replies one request may ask for (prompts times `n`).
+        deadline_s: seconds after which a request is given up, queue included; None for never.
+        stall_s: seconds a client may send nothing of its body, or leave data unread, before it
+            counts as gone.
+        api_key: bearer token of /v1 and /server_info; None leaves them open.
+        guard: whether slots go on without drafts where drafts do not pay.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+
+    model_name: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    slots: int = 8
+    queue: int = 64
+    max_body_bytes: int = 2 * 2**20
+    max_prompt_tokens: int | None = None
+    max_tokens: int = 4096
+    max_replies: int = 16
+    deadline_s: float | None = 600.0
+    stall_s: float = 60.0
+    api_key: str | None = None
+    guard: bool = True
+
+    def __post_init__(self) -> None:
+        least = {
+            "slots": 1,
+            "queue": 1,
+            "max_body_bytes": 1,
+            "max_tokens": 1,
+            "max_replies": 1,
+            "port": 0,
+        }
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ConfigError(f"{name}={getattr(self, name)}: give at least {bound}")
+        for name in ("max_prompt_tokens", "deadline_s", "stall_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name}={value}: give more than 0")
+        if self.api_key is not None and not self.api_key.strip():
+            raise ConfigError("the API key is empty: give one, or none at all")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False

@@ -1,0 +1,45 @@
+"""What steps with and without drafts cost here and now, measured on the traffic itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from statistics import median
+
+_KEPT = 16  # measurements; older ones tell of other contexts and other loads
+_ENOUGH = 3
+_FRESH = 256  # steps after which a plain step is timed again
+
+
+class MeasuredCosts:
+    """Seconds of steps, by the number of rows (in powers of two) and by whether any row drafted."""
+
+    def __init__(self) -> None:
+        self._drafted: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        self._plain: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        self._age: dict[int, int] = defaultdict(int)
+
+    def drafted(self, rows: int, seconds: float) -> None:
+        """A step with a draft took so long."""
+        self._drafted[_bucket(rows)].append(seconds)
+        self._age[_bucket(rows)] += 1
+
+    def plain(self, rows: int, seconds: float) -> None:
+        """A step without one took so long."""
+        self._plain[_bucket(rows)].append(seconds)
+        self._age[_bucket(rows)] = 0
+
+    def lacks_plain(self, rows: int) -> bool:
+        """Whether too little is known of plain steps of this size, or it is long ago."""
+        bucket = _bucket(rows)
+        return len(self._plain[bucket]) < _ENOUGH or self._age[bucket] >= _FRESH
+
+    def ratio(self, rows: int) -> float | None:
+        """Cost of a step with a draft over one without; None until both were measured."""
+        drafted, plain = self._drafted[_bucket(rows)], self._plain[_bucket(rows)]
+        if min(len(drafted), len(plain)) < _ENOUGH:
+            return None
+        return median(drafted) / median(plain)
+
+
+def _bucket(rows: int) -> int:
+    return 1 << (rows - 1).bit_length()
