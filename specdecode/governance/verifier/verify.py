@@ -1489,6 +1489,9 @@ def check_ledger(bundle: Bundle) -> str:
     seal = sha256(bundle.raw("seal.json")[:-1])  # without its line break, as the ledger has it
     need(seals and seals[-1]["body"]["seal_sha256"] == seal, "the ledger has another seal, or none")
     sealed, statement = seals[-1]["at"], opened(bundle, "seal.json", "plan-seal")
+    # Nobody signs the ledger: whoever writes it anew can date its lines.
+    need(sealed == statement.at,
+         f"the ledger has the seal on {sealed}, it was signed on {statement.at}")  # fmt: skip
     about = (plan, statement.subjects.get("confirmation", plan))
     openings = [entry["sequence"] for entry in entries if entry["kind"] == "opened"
                 and any(mentions(entry["body"], digest) for digest in about)]  # fmt: skip
@@ -1506,8 +1509,6 @@ def check_ledger(bundle: Bundle) -> str:
     judged = [entry["at"] for entry in verdicts if mentions(entry["body"], verdict)]
     if started and judged and when(judged[-1]) < started[-1]:
         raise UncheckedError(f"a row began on {started[-1]}, after its verdict ({judged[-1]})")
-    need(statement.at == sealed,
-         f"the seal was signed on {statement.at}, its line is of {sealed}")  # fmt: skip
     changes = amendments(bundle, ours)
     noted = f"; {changes} amendments, read them" if changes else ""
     return f"{len(entries)} entries up to {head[:12]}; the plan was sealed on {sealed}{noted}"

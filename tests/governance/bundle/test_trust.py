@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from specdecode.governance.canonical import sha256_hex
@@ -10,7 +12,16 @@ from specdecode.governance.signing import encode_base64
 from specdecode.governance.statements import Deviation, write_statement
 from specdecode.governance.verifier import text_of, verify
 from tests.governance.bundle.looks import wrong
-from tests.governance.bundles import DECIDED, SEALED, chained, decision_line, good, seal_line, utc
+from tests.governance.bundles import (
+    DECIDED,
+    SEALED,
+    chained,
+    decision_line,
+    good,
+    seal_line,
+    seal_of,
+    utc,
+)
 from tests.governance.keys import ADA, GRACE, STRANGER
 from tests.measurement.factories import START
 
@@ -44,21 +55,26 @@ def test_a_head_that_the_reader_knows_has_to_be_in_the_ledger(path):
 
 def test_a_plan_sealed_after_the_rows_were_measured_is_invalid(tmp_path):
     digest, own = good().verdict.plan_sha256, good().verdict_sha256
-    late = chained(seal_line(good().seal, digest, at=DECIDED), decision_line(good().approval, own))
+    seal = seal_of(digest, at=DECIDED)
+    late = chained(seal_line(seal, digest, at=DECIDED), decision_line(good().approval, own))
 
-    verification = verify(good().write(tmp_path, ledger=late))
+    verification = verify(good().write(tmp_path, seal=seal, ledger=late))
 
     assert verification["exit_code"] == 12
     assert "after the first row" in text_of(verification)
 
 
-def test_prompts_opened_before_the_seal_are_seen(tmp_path):
+@pytest.mark.parametrize("before", [timedelta(0), timedelta(days=1)], ids=["same second", "a day"])
+@pytest.mark.parametrize("named", ["plan", "confirmation"])
+def test_prompts_opened_before_the_seal_are_seen(tmp_path, before, named):
+    """By the place of its line, and also where it names the set alone that was sealed."""
     digest, own = good().verdict.plan_sha256, good().verdict_sha256
-    early = chained(("opened", SEALED, {"plan_sha256": digest}),
-                    seal_line(good().seal, digest, at=START),
+    seal = seal_of(digest, confirmation="e" * 64)
+    body = {"plan_sha256": digest} if named == "plan" else {"subjects": {"confirmation": "e" * 64}}
+    early = chained(("opened", SEALED - before, body), seal_line(seal, digest),
                     decision_line(good().approval, own))  # fmt: skip
 
-    verification = verify(good().write(tmp_path, ledger=early))
+    verification = verify(good().write(tmp_path, seal=seal, ledger=early))
 
     assert verification["exit_code"] == 3
     assert "opened before the seal" in text_of(verification)

@@ -104,10 +104,10 @@ def test_rows_from_after_the_bundle_are_seen(tmp_path, checked):
     later = case(change=lambda rows: [*rows[:-1], rows[-1].model_copy(
         update={"started_at": BUNDLED + timedelta(seconds=1)})])  # fmt: skip
 
-    code, wrong, text = checked(later.write(tmp_path).read_bytes())
+    code, wrong, text = checked(later.write(tmp_path, at=BUNDLED).read_bytes())
 
     assert code == 3
-    assert {"ledger", "counts"} <= wrong
+    assert "counts" in wrong
     assert "rows began after the bundle was made" in text
 
 

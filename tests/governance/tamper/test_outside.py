@@ -61,7 +61,7 @@ def test_only_a_trusted_key_sees_that_everything_was_signed_anew(bundle, checked
     assert checked(repacked(attacked))[0] == 0
     assert checked(repacked(bundle), signers=trusted)[0] == 0
     code, wrong, text = checked(repacked(attacked), signers=trusted)
-    assert (code, wrong) == (3, {"seal", "approvals"})
+    assert (code, wrong) == (3, {"seal", "ledger", "approvals"})
     assert "which you do not trust" in text
 
 

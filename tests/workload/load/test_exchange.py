@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,9 @@ def test_cancelled_streams_are_closed_and_counted_apart(load, fake):
     assert found.summary["verdict"]["cancelled"] == 4
     assert found.summary["verdict"]["status"] == "complete"
     assert found.summary["errors"] == {}
+    end = time.monotonic() + 30  # the server notices when it writes next
+    while fake.closed_early < 4 and time.monotonic() < end:
+        time.sleep(0.02)
     assert fake.closed_early == 4
     assert all(d["chunks"] == 3 for d in read_lines(found.folder / DETAILS))
 
