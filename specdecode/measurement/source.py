@@ -121,6 +121,9 @@ class ParquetSource(Source):
                     if group is None:
                         continue
                     for batch in opened.iter_batches(size, row_groups=[group], columns=names):
+                        for column in batch.columns:  # damage may leave codes without a text
+                            if pa.types.is_dictionary(column.type):
+                                column.validate(full=True)
                         yield _fitted(batch, columns, file)
             except (pa.ArrowException, OSError) as error:
                 raise EvidenceError(_unreadable(file, error)) from error
