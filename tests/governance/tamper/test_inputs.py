@@ -47,6 +47,27 @@ def test_a_flipped_bit_of_the_file_changes_nothing_or_makes_it_invalid(content, 
         assert verdict.status is Status.INVALID or verdict == VERDICT
 
 
+def test_codes_beyond_their_dictionary_are_unreadable_rows(content, tmp_path, monkeypatch):
+    """What a flipped bit may leave of a column of labels; it used to end in an IndexError."""
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(content)
+    intact = pq.ParquetFile.iter_batches
+
+    def damaged(self, *given, **named):
+        for batch in intact(self, *given, **named):
+            place = batch.schema.get_field_index("category")
+            column = batch.column(place)
+            beyond = pa.array([len(column.dictionary)] * len(column), pa.int32())
+            codes = pa.DictionaryArray.from_arrays(beyond, column.dictionary, safe=False)
+            yield batch.set_column(place, "category", codes)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", damaged)
+    verdict = decide(PLAN, path, AUDIT)
+
+    assert verdict.exit_code == 12
+    assert "Dictionary indices invalid" in verdict.reasons[0]
+
+
 @pytest.mark.parametrize("name", LABELS)
 def test_a_file_without_a_column_is_invalid(tmp_path, name):
     """It used to end in a KeyError of pyarrow, because these columns are read as dictionaries."""
