@@ -249,6 +249,18 @@ class TestSeveralReplies:
         assert told(counts) == NOTHING
         assert "2 replies" in counts.unknown["steps"]
 
+    def test_on_the_native_route_of_sglang(self):
+        replies = [{"text": "x", "index": i, "meta_info": DETAILS} for i in (0, 1)]
+
+        assert told(sglang.of_reply(replies)) == NOTHING
+
+    def test_an_index_that_a_proxy_left_out_is_that_of_the_one_reply(self):
+        chunks = VLLM.chunks()
+        chunks[1]["choices"][0]["index"] = None
+        del chunks[2]["choices"][0]["index"]
+
+        assert told(vllm.of_reply(chunks)) == KNOWN
+
     @pytest.mark.parametrize("wire", TELLING)
     def test_in_a_stream(self, wire):
         second = {"choices": [{"index": 1, "delta": {"content": "x"}}]}
@@ -277,8 +289,24 @@ class TestErrors:
     def test_an_error_without_a_message_is_one(self, error):
         assert error_of({"error": error}) is not None
 
-    def test_a_finish_reason_may_be_an_error(self):
-        assert error_of({"choices": [{"index": 0, "finish_reason": "error"}]}) is not None
+    @pytest.mark.parametrize("reason", ["error", "abort", {"type": "abort", "message": "too long"}])
+    @pytest.mark.parametrize("name", ["vllm", "sglang"])
+    def test_a_reply_that_the_server_broke_off_tells_no_counts(self, name, reason):
+        wire = next(w for w in ALL if w.name == name)
+        counts = ENGINES[name].of_reply(wire.chunks(finish_reason=reason))
+
+        assert told(counts) == NOTHING
+        assert "finish_reason" in counts.unknown["steps"]
+
+    def test_one_broken_off_on_the_native_route_of_sglang(self):
+        ended = {"type": "abort", "message": "the input is too long", "status_code": 400}
+        counts = sglang.of_reply([{"text": "", "meta_info": {**DETAILS, "finish_reason": ended}}])
+
+        assert told(counts) == NOTHING
+
+    @pytest.mark.parametrize("reason", [None, "stop", "length", {"type": "stop", "matched": 2}])
+    def test_other_reasons_to_end_are_no_errors(self, reason):
+        assert error_of({"choices": [{"index": 0, "finish_reason": reason}]}) is None
 
     @pytest.mark.parametrize("payload", [{}, {"error": None}, {"error": False}, {"choices": []}])
     def test_no_error(self, payload):
