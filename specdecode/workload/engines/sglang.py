@@ -2,7 +2,8 @@
 
 Per request: on the OpenAI routes `sglext.spec_tokens_details`, if the request carries
 `return_spec_tokens_details` (0.5.19 and later; earlier versions ignore it); on the native route
-`meta_info`. The names moved several times; all of them are read.
+`meta_info`. The names moved several times; all of them are read. Newer versions can tell drafted
+and accepted tokens in `usage` too, as OpenAI's accepted and rejected prediction tokens.
 
 Server-wide: the number of verify steps is a counter; accepted and drafted tokens are not. They
 cannot be had from generated tokens minus steps: those counters move only when a request ends
@@ -73,6 +74,7 @@ _NOT_TOLD = (
 )
 _NO_COUNTER = Unknown("SGLang has no counter of it, and generated tokens minus steps is not it")
 _NO_FIELD = "/server_info does not say it"
+_USAGE = "completion_tokens_details"
 _CONTEXT = "context_length in /server_info"
 
 
@@ -106,7 +108,8 @@ class Sglang:
         self, payloads: Iterable[Payload], version: str | None = None
     ) -> RequestSpeculation:
         """See `Adapter`."""
-        found, failed = last_with(payloads, "sglext", "meta_info")
+        kept = list(payloads)
+        found, failed = last_with(kept, "sglext", "meta_info")
         where = source(self.name, version, "sglext.spec_tokens_details")
         details: object = None
         if found is not None and isinstance(found.get("sglext"), Mapping):
@@ -114,7 +117,8 @@ class Sglang:
         elif found is not None:
             where, details = source(self.name, version, "meta_info"), found.get("meta_info")
         if not isinstance(details, Mapping) or not any(n in details for n in (*_STEPS, *_ACCEPTED)):
-            return RequestSpeculation.nothing(where, failed or _NOT_TOLD)
+            told = None if failed else _of_usage(source(self.name, version, _USAGE), kept)
+            return told or RequestSpeculation.nothing(where, failed or _NOT_TOLD)
         return _counts(where, details)
 
     def between(self, before: Facts, after: Facts) -> Interval:
@@ -223,6 +227,29 @@ def _counts(where: str, details: Mapping[str, Any]) -> RequestSpeculation:
     accepted = _named(details, _ACCEPTED)
     return RequestSpeculation.of(
         where, steps=steps, drafted=drafted, accepted=accepted, histogram=histogram
+    )
+
+
+def _of_usage(where: str, payloads: list[Payload]) -> RequestSpeculation | None:
+    """Counts in OpenAI's own fields, which proxies pass on; None if there are none.
+
+    Both are 0 where nothing was verified, and in a stream also where it is not known.
+    """
+    found, _ = last_with(payloads, "usage")
+    usage = None if found is None else found["usage"]
+    details = usage.get(_USAGE) if isinstance(usage, Mapping) else None
+    if not isinstance(details, Mapping):
+        return None
+    accepted, rejected = (
+        count(details.get(f"{kind}_prediction_tokens"), f"{kind}_prediction_tokens")
+        for kind in ("accepted", "rejected")
+    )
+    drafted = added(accepted, rejected)
+    if isinstance(drafted, Unknown) or drafted == 0:
+        return None
+    missing = Unknown(f"{_USAGE} has no steps")
+    return RequestSpeculation.of(
+        where, steps=missing, drafted=drafted, accepted=accepted, histogram=missing
     )
 
 

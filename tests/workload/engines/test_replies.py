@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from specdecode.workload.engines import ENGINES, error_of
 from tests.wire.engines import ALL, GENERIC, LLAMA_CPP, OWN, SGLANG, TGI, VLLM
 from tests.wire.metrics import ACCEPTED, DRAFTED, HISTOGRAM, STEPS
+from tests.wire.proxies import stripped
 
 vllm, sglang, llama = ENGINES["vllm"], ENGINES["sglang"], ENGINES["llama.cpp"]
 STATS = VLLM.extra["metrics"]["speculative_decoding"]
@@ -212,6 +213,43 @@ class TestSglang:
 
         assert told(counts) == NOTHING
         assert "return_spec_tokens_details" in counts.unknown["steps"]
+
+
+class TestSglangBehindAProxy:
+    """Only OpenAI's fields come through, and newer versions tell two counts in them."""
+
+    def of(self, accepted, rejected, **more):
+        details = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": rejected,
+            "reasoning_tokens": 0,
+        }
+        usage = {**SGLANG.body()["usage"], "completion_tokens_details": details}
+        return sglang.of_reply(stripped(SGLANG.chunks(usage=usage, **more)), "0.5.23")
+
+    def test_accepted_and_rejected_tokens_are_read(self):
+        counts = self.of(ACCEPTED, DRAFTED - ACCEPTED)
+
+        assert told(counts) == (None, DRAFTED, ACCEPTED, None)
+        assert counts.source == "sglang 0.5.23: completion_tokens_details"
+        assert counts.acceptance_rate == ACCEPTED / DRAFTED
+
+    @pytest.mark.parametrize("pair", [(0, 0), (None, None), (8, None), (-1, 4), ("8", 4)])
+    def test_zeros_and_damage_tell_nothing(self, pair):
+        assert told(self.of(*pair)) == NOTHING
+
+    def test_its_own_fields_come_first(self):
+        details = {"accepted_prediction_tokens": 1, "rejected_prediction_tokens": 1}
+        usage = {"completion_tokens": 13, "completion_tokens_details": details}
+
+        assert told(sglang.of_reply(SGLANG.chunks(usage=usage))) == KNOWN
+
+    def test_other_engines_do_not_mean_drafts_by_them(self):
+        details = {"accepted_prediction_tokens": 8, "rejected_prediction_tokens": 4}
+        payload = {"choices": [], "usage": {"completion_tokens_details": details}}
+
+        assert told(vllm.of_reply([payload])) == NOTHING
+        assert told(ENGINES["generic"].of_reply([payload])) == NOTHING
 
 
 class TestLlamaCpp:
