@@ -63,6 +63,9 @@ class Server:
             timeout=timeout_s,
             transport=transport,
             follow_redirects=False,
+            # Load goes to the address itself; a proxy, or a key out of .netrc, would be another way
+            # in, perhaps to another server.
+            trust_env=False,
             verify=_certificates(),
             # A server may close an idle connection just as it is used again, which would look like
             # a failure of the server; so each question has a connection of its own.

@@ -163,6 +163,18 @@ class TestAsk:
         assert "hunter" not in str(caught.value)
         assert server.requests == []
 
+    def test_proxies_and_credentials_of_the_environment_are_not_used(self, monkeypatch, tmp_path):
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password hunter2\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with WireServer({X: OK}) as server:
+            assert ask(server.url, ["/x"]).object("/x") == {"a": 1}
+
+        assert "authorization" not in server.requests[0].headers
+
     def test_an_answer_may_be_compressed(self):
         packed = gzip.compress(b'{"a": 1}')
         script = reply(packed, "application/json", headers={"Content-Encoding": "gzip"})
