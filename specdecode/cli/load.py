@@ -33,8 +33,8 @@ def load_command(
     engine: Annotated[
         str,
         typer.Option(
-            help="auto, or specdecode, vllm, sglang, llama.cpp, tgi, generic: how it tells "
-            "acceptance."
+            help="auto, or specdecode, vllm, sglang, llama.cpp, tgi, tensorrt-llm, generic: how it "
+            "tells acceptance."
         ),
     ] = "auto",
     api_key_env: Annotated[

@@ -12,8 +12,8 @@ from specdecode.measurement.arrays import ArrowArray, IntArray, counts
 from specdecode.measurement.coding import Coder, Labels, combinations
 from specdecode.measurement.grid import Column
 from specdecode.measurement.keys import Keys, Rows
+from specdecode.measurement.records import STRATA
 
-STRATA = ("category", "difficulty", "language")
 _ALIKE = ("sampling", *STRATA)
 _HASH = 16
 

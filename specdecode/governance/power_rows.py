@@ -19,6 +19,7 @@ import pyarrow as pa
 from specdecode.governance.plan_arms import Arm
 from specdecode.governance.plan_power import Effects
 from specdecode.governance.plan_schema import Plan
+from specdecode.measurement.records import STRATA
 from specdecode.measurement.records import checked as checked_table
 
 Column = npt.NDArray[Any]
@@ -29,7 +30,6 @@ SECONDS_PER_TOKEN = 0.03
 _MANIFEST = "0" * 64
 _NOTHING = np.asarray(None, dtype=object)
 _FAILED = np.asarray("supposed failure", dtype=object)
-_LABELS = ("category", "difficulty", "language")
 
 
 def simulated_rows(plan: Plan, *, prompts: int, profile: str, rng: np.random.Generator) -> pa.Table:
@@ -138,7 +138,7 @@ def _named(arm: str, setting: str, prompts: Column) -> dict[str, Column]:
 def _labels(plan: Plan, prompts: int, rng: np.random.Generator) -> dict[str, Column]:
     """Values of the strata that rules name: shares as supposed, order by chance."""
     labels = {}
-    for by in _LABELS:
+    for by in STRATA:
         if not (values := plan.stratum_values(by)):
             continue
         shares = plan.power.effects.shares.get(by) or dict.fromkeys(values, 1 / len(values))

@@ -30,6 +30,7 @@ from specdecode.governance.rules.tail_latency import TailLatency
 from specdecode.governance.rules.token_amplification import TokenAmplification
 from specdecode.governance.study_draws import Draws, quantile_interval
 from specdecode.governance.verdict import Outcome, RuleResult, Status
+from specdecode.measurement.records import STRATA
 from specdecode.statistics import betting_interval, jackknife
 from specdecode.statistics.interval import Interval
 
@@ -83,11 +84,7 @@ class Cells:
             arms=arms,
             settings=settings,
             columns={k: columns[k].astype(np.float64).reshape(shape) for k in _NUMBERS},
-            labels={
-                by: columns[by].reshape(shape)[0, 0]
-                for by in ("category", "difficulty", "language")
-                if by in columns
-            },
+            labels={by: columns[by].reshape(shape)[0, 0] for by in STRATA if by in columns},
             failed=np.array([error is not None for error in columns["error"]]).reshape(shape),
         )
 

@@ -16,9 +16,9 @@ from pydantic import AfterValidator, Field
 from specdecode.governance.canonical import canonical_bytes, sha256_hex
 from specdecode.governance.signing import decode_base64
 from specdecode.governance.strict import Sha256, Share, Strict, Text
+from specdecode.measurement.records import STRATA
 
 SCHEMA: Literal["specdecode.confirmation/2"] = "specdecode.confirmation/2"
-STRATA = ("category", "difficulty", "language")
 
 Custody = Literal["held", "demonstration"]
 HELD: Custody = "held"

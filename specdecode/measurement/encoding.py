@@ -36,13 +36,12 @@ from specdecode.measurement.arrays import (
     plain_text,
 )
 from specdecode.measurement.coding import Labels, combinations
-from specdecode.measurement.records import LABELS, RECORD_SCHEMA
+from specdecode.measurement.records import LABELS, RECORD_SCHEMA, STRATA
 
 _NESTED = [f.name for f in RECORD_SCHEMA if pa.types.is_string(f.type) or pa.types.is_list(f.type)]
 _NUMBERS = [f.name for f in RECORD_SCHEMA if f.name not in _NESTED]
 _LONG = [name for name in _NESTED if name not in LABELS]
-_OF_PROMPT = ("category", "difficulty", "language")
-_GROUPS = (tuple(name for name in LABELS if name not in _OF_PROMPT), _OF_PROMPT)
+_GROUPS = (tuple(name for name in LABELS if name not in STRATA), STRATA)
 LabelHashes = npt.NDArray[np.void]
 _HASH = 32
 _NULL = b"\xff" * 8

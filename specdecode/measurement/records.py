@@ -216,10 +216,10 @@ _FIELDS: list[pa.Field[Any]] = [
 
 RECORD_SCHEMA: pa.Schema = pa.schema(_FIELDS, metadata={"specdecode.schema": SCHEMA_NAME})
 
-LABELS = (
-    "arm", "stage", "profile", "category", "difficulty", "language", "finish_reason", "sampling",
-    "manifest_sha256",
-)  # fmt: skip
+STRATA = ("category", "difficulty", "language")
+"""Labels that a prompt brings along; whoever judges by stratum judges by these."""
+
+LABELS = ("arm", "stage", "profile", *STRATA, "finish_reason", "sampling", "manifest_sha256")
 """Text columns that hold few different values, whatever the number of rows."""
 
 

@@ -19,6 +19,7 @@ from tests.wire.metrics import (
     llama_metrics,
     sglang_metrics,
     tgi_metrics,
+    trtllm_metrics,
     vllm_metrics,
 )
 from tests.wire.replies import events, json_reply, stream, text_reply
@@ -248,6 +249,18 @@ TGI = Wire(
     {"system_fingerprint": "3.3.6-sha"},
 )
 
+TENSORRT_LLM = Wire(
+    "tensorrt-llm",
+    {},
+    {
+        "/health": "",
+        "/version": {"version": "1.2.0"},
+        "/v1/models": models("tensorrt_llm"),
+        "/metrics": [{"iter": 7, "specDecodingStats": {"numDraftTokens": 3}}],
+        "/prometheus/metrics": trtllm_metrics(),
+    },
+)
+
 GENERIC = Wire("generic", {}, {"/v1/models": models("someone")})
 
-ALL = (OWN, VLLM, SGLANG, LLAMA_CPP, TGI, GENERIC)
+ALL = (OWN, VLLM, SGLANG, LLAMA_CPP, TGI, TENSORRT_LLM, GENERIC)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 STEPS, DRAFTED, ACCEPTED, HISTOGRAM, TOKENS = 4, 12, 8, [1, 0, 1, 2], 13
 REACHED = (3, 3, 2)
 """Steps that accepted the draft at each position."""
@@ -72,13 +74,21 @@ def vllm_metrics(
     return "\n".join(lines) + "\n"
 
 
-def sglang_metrics(times: int = 1) -> str:
-    labels = '{engine_type="unified",model_name="m",tp_rank="0"}'
+ONE_RANK = ({"tp_rank": "0", "pp_rank": "0"},)
+
+
+def sglang_metrics(times: int = 1, ranks: Sequence[Mapping[str, str]] = ONE_RANK) -> str:
+    """Metrics of SGLang. Its schedulers report with labels of their rank, its front end without.
+
+    Args:
+        times: how many replies it gave.
+        ranks: labels of each scheduler that reports.
+    """
+    front = 'engine_type="unified",model_name="m"'
     counters = {
         "spec_verify_calls": STEPS,
         "generation_tokens": TOKENS,
         "num_requests": 1,
-        "num_retracted_requests": 1,
         "prompt_tokens": 5,
     }
     gauges = {
@@ -88,10 +98,15 @@ def sglang_metrics(times: int = 1) -> str:
         "spec_accept_length": 3.0,
         "max_total_num_tokens": 1600,
     }
-    lines = [f"sglang:{name}_total{labels} {each * times}" for name, each in counters.items()]
-    lines += [f'sglang:cached_tokens_total{{cache_source="device",model_name="m"}} {2 * times}']
+    lines = [f"sglang:{name}_total{{{front}}} {each * times}" for name, each in counters.items()]
+    lines.append(f'sglang:cached_tokens_total{{cache_source="device",model_name="m"}} {2 * times}')
+    schedulers = [
+        ",".join([front, *(f'{name}="{value}"' for name, value in rank.items())]) for rank in ranks
+    ]
+    lines += [f"sglang:num_retracted_requests_total{{{each}}} {times}" for each in schedulers]
     for name, value in gauges.items():
-        lines += [f"# TYPE sglang:{name} gauge", f"sglang:{name}{labels} {value}"]
+        lines.append(f"# TYPE sglang:{name} gauge")
+        lines += [f"sglang:{name}{{{each}}} {value}" for each in schedulers]
     return "\n".join(lines) + "\n"
 
 
@@ -137,4 +152,44 @@ def tgi_metrics(times: int = 1) -> str:
             f"tgi_request_generated_tokens_sum {TOKENS * times}",
             f"tgi_request_generated_tokens_count {times}",
         ]
+    return "\n".join(lines) + "\n"
+
+
+def trtllm_metrics(times: int = 1) -> str:
+    labels = 'engine_type="undefined",model_name="undefined"'
+    gauges = {
+        "num_requests_running": 2,
+        "num_requests_waiting": 1,
+        "kv_cache_utilization": 0.25,
+        "kv_cache_max_blocks": 50,
+        "kv_cache_tokens_per_block": 32,
+        "spec_decode_acceptance_length": 2.0,
+    }
+    lines = []
+    for name, value in gauges.items():
+        lines += [
+            f"# TYPE trtllm_{name} gauge",
+            f'trtllm_{name}{{{labels},pid="7"}} {float(value)}',
+        ]
+    infos = {
+        "model": 'max_model_len="4096",dtype="float16"',
+        "speculative": 'spec_enabled="True",spec_method="Eagle3",spec_num_tokens="3"',
+    }
+    for kind, more in infos.items():
+        name = f"trtllm_{kind}_config_info"
+        lines += [f"# TYPE {name} gauge", f'{name}{{{labels},{more},pid="7"}} 1.0']
+    counters = {
+        "spec_decode_num_draft_tokens": DRAFTED,
+        "spec_decode_num_accepted_tokens": ACCEPTED,
+        "generation_tokens": TOKENS,
+    }
+    for name, each in counters.items() if times else ():
+        lines += [
+            f"# TYPE trtllm_{name}_total counter",
+            f"trtllm_{name}_total{{{labels}}} {float(each * times)}",
+        ]
+    if times:
+        lines.append(
+            f'trtllm_request_success_total{{{labels},finished_reason="stop"}} {float(times)}'
+        )
     return "\n".join(lines) + "\n"

@@ -39,7 +39,8 @@ def stratum_rules(inputs: ReportInputs) -> list[Table]:
     rules = [rule for rule in inputs.verdict.get("rules") or () if rule.get("stratum")]
     if not rules:
         return []
-    rows = [[str(rule["stratum"]), *_row(rule)] for rule in rules]
+    # With blanks the longest of them breaks into two lines and leaves room for the reason.
+    rows = [[str(rule["stratum"]).replace("=", " = "), *_row(rule)] for rule in rules]
     numeric = [index + 1 for index in _NUMERIC]
     return [Table("Rules of the plan by stratum", ("stratum", *_COLUMNS), rows, numeric)]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from specdecode.measurement.arrays import BoolArray, FloatArray, IntArray, floats, nulls, plain_text
-from specdecode.measurement.records import RECORD_SCHEMA
+from specdecode.measurement.records import RECORD_SCHEMA, STRATA
 from specdecode.measurement.source import Source
 
 NUMBERS = (
@@ -22,7 +22,6 @@ NUMBERS = (
 )  # fmt: skip
 """Columns that formulas of metrics read."""
 
-STRATA = ("category", "difficulty", "language")
 _TEXTS = ("arm", "profile", *STRATA)
 _COLUMNS = ("started_at", "request_id", "prompt_id", "sampling", "error", *_TEXTS, *NUMBERS)
 

@@ -1,7 +1,7 @@
 """Reads a running server: which engine it is, how drafting went, what else decides a release.
 
 adapter.py       what every adapter can do
-own.py, vllm.py, sglang.py, llama_cpp.py, tgi.py, generic.py    one engine each
+own.py, vllm.py, sglang.py, llama_cpp.py, tgi.py, tensorrt_llm.py, generic.py    one engine each
 detect.py        which engine an address belongs to
 server.py        asks over HTTP; errors.py, what can go wrong
 facts.py         what a server answered; metrics_text.py, its metrics

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol
 
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import Interval
 from specdecode.workload.engines.rule import AcceptanceRule
 from specdecode.workload.engines.speculation import RequestSpeculation
 from specdecode.workload.engines.state import ServerState
 from specdecode.workload.engines.unknown import Unknown
 
-EngineName = Literal["specdecode", "vllm", "sglang", "llama.cpp", "tgi", "generic"]
+EngineName = Literal["specdecode", "vllm", "sglang", "llama.cpp", "tgi", "tensorrt-llm", "generic"]
 
 Payload = Mapping[str, Any]
 """JSON object of a reply: the whole body, or the data of one event of a stream."""
@@ -62,7 +62,7 @@ class Adapter(Protocol):
         """Whether its configuration keeps the target's distribution."""
 
 
-HEALTH, MODELS, METRICS, VERSION = "/health", "/v1/models", "/metrics", "/version"
+HEALTH, MODELS, VERSION = "/health", "/v1/models", "/version"
 
 
 def with_usage(*, stream: bool) -> dict[str, Any]:
@@ -88,14 +88,28 @@ def error_of(payload: Payload) -> str | None:
     error = payload.get("error")
     if payload.get("object") == "error":  # of older servers: the error is the payload itself
         error = payload
-    if any(choice.get("finish_reason") == "error" for choice in choices_of(payload)):
-        error = error or "the reply ended with finish_reason error"
+    for reason in _finish_reasons(payload):
+        if reason in _FAILED:
+            error = error or f"the reply ended with finish_reason {reason}"
     if error is None or error is False:
         return None
     if isinstance(error, Mapping):
         kind, message = error.get("type") or error.get("code"), error.get("message")
         return ": ".join(str(part) for part in (kind, message) if part) or "without a message"
     return str(error) or "without a message"
+
+
+def _finish_reasons(payload: Payload) -> list[object]:
+    """Why the replies in a payload ended; on the native route of SGLang it is an object."""
+    found = [choice.get("finish_reason") for choice in choices_of(payload)]
+    native = payload.get("meta_info")
+    if isinstance(native, Mapping):
+        found.append(native.get("finish_reason"))
+    return [each.get("type") if isinstance(each, Mapping) else each for each in found]
+
+
+_FAILED = ("error", "abort")
+"""Reasons to end that are the server's, not the reply's: what there is of it is not whole."""
 
 
 def choices_of(payload: Payload) -> list[Mapping[str, Any]]:
@@ -118,7 +132,9 @@ def last_with(payloads: Iterable[Payload], *keys: str) -> tuple[Payload | None, 
     for payload in payloads:
         if (error := error_of(payload)) is not None:
             return None, f"the reply carries an error: {error}"
-        indexes |= {repr(choice.get("index", 0)) for choice in choices_of(payload)}
+        indexes |= {repr(choice.get("index") or 0) for choice in choices_of(payload)}
+        if "meta_info" in payload:  # native route of SGLang: one object a reply, none with choices
+            indexes.add(repr(payload.get("index") or 0))
         if any(payload.get(key) is not None for key in keys):
             found = payload
     if len(indexes) > 1:
@@ -135,13 +151,13 @@ def version_at(facts: Facts, path: str, key: str) -> str | Unknown:
     return value if isinstance(value, str) and value else Unknown(f"{path} has no {key}")
 
 
-def metric_names(facts: Facts, *prefixes: str) -> tuple[str, ...]:
+def metric_names(facts: Facts, *prefixes: str, at: str = METRICS) -> tuple[str, ...]:
     """Evidence from the names of metrics."""
-    scrape = facts.metrics
+    scrape = facts.scrape(at)
     if isinstance(scrape, Unknown):
         return ()
     found = next((n for p in prefixes for n in scrape.starting_with(p)), None)
-    return () if found is None else (f"{METRICS} has {found}",)
+    return () if found is None else (f"{at} has {found}",)
 
 
 def owner(facts: Facts, name: str) -> tuple[str, ...]:

@@ -15,12 +15,14 @@ from specdecode.workload.engines.llama_cpp import LlamaCpp
 from specdecode.workload.engines.own import Own
 from specdecode.workload.engines.server import Server
 from specdecode.workload.engines.sglang import Sglang
+from specdecode.workload.engines.tensorrt_llm import TensorRtLlm
 from specdecode.workload.engines.tgi import Tgi
 from specdecode.workload.engines.unknown import Unknown
 from specdecode.workload.engines.vllm import Vllm
 
 ENGINES: Mapping[EngineName, Adapter] = {
-    adapter.name: adapter for adapter in (Own(), Vllm(), Sglang(), LlamaCpp(), Tgi(), Generic())
+    adapter.name: adapter
+    for adapter in (Own(), Vllm(), Sglang(), LlamaCpp(), Tgi(), TensorRtLlm(), Generic())
 }
 """Every adapter. A new engine is one file and one entry here."""
 

@@ -19,6 +19,9 @@ from specdecode.workload.engines.unknown import Unknown
 
 METRICS = "/metrics"
 
+MAX_DEPTH = 64
+"""Deepest nesting that is read: whoever walks through an answer must not run out of stack."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -63,9 +66,13 @@ class Facts:
         if (why := self._why_not(path)) is not None:
             return Unknown(why)
         try:
-            return json.loads(self.answers[path].body)
+            # JSON has no NaN and no infinity; as text they are no count and no exact setting.
+            found = json.loads(self.answers[path].body, parse_constant=str)
         except (ValueError, RecursionError):
             return Unknown(f"{path} did not answer in JSON")
+        if _deeper_than(MAX_DEPTH, found):
+            return Unknown(f"{path} answered with JSON nested more than {MAX_DEPTH} deep")
+        return found
 
     def object(self, path: str) -> Mapping[str, Any] | Unknown:
         """The JSON object at a path."""
@@ -87,12 +94,19 @@ class Facts:
 
     @cached_property
     def metrics(self) -> Scrape | Unknown:
-        """The server's metrics."""
-        if (why := self._why_not(METRICS)) is not None:
+        """The server's metrics, where most engines have them."""
+        return self._scrape(METRICS)
+
+    def scrape(self, path: str) -> Scrape | Unknown:
+        """The metrics at a path."""
+        return self.metrics if path == METRICS else self._scrape(path)
+
+    def _scrape(self, path: str) -> Scrape | Unknown:
+        if (why := self._why_not(path)) is not None:
             return Unknown(why)
-        text = self.answers[METRICS].body.decode("utf-8", errors="replace")
+        text = self.answers[path].body.decode("utf-8", errors="replace")
         try:
-            return parse_metrics(text, self.base_url + METRICS)
+            return parse_metrics(text, self.base_url + path)
         except ProtocolError as error:
             return Unknown(error.problem)
 
@@ -112,3 +126,13 @@ class Facts:
         if not answer.ok:
             return f"{path}: {status_error('', answer.status, answer.body).problem}"
         return None
+
+
+def _deeper_than(limit: int, value: Any) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        nested = [each for each in level if isinstance(each, dict | list)]
+        level = [c for n in nested for c in (n.values() if isinstance(n, dict) else n)]
+        if not level:
+            return False
+    return True

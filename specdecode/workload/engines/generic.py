@@ -11,7 +11,6 @@ from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     VERSION,
     EngineName,
@@ -21,7 +20,7 @@ from specdecode.workload.engines.adapter import (
     version_at,
     with_usage,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import AcceptanceRule
 from specdecode.workload.engines.speculation import RequestSpeculation

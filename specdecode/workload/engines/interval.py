@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from specdecode.workload.engines.counters import Names, moved, restarted
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.metrics_text import Scrape
 from specdecode.workload.engines.positions import histogram_by_position
 from specdecode.workload.engines.speculation import AggregateSpeculation
@@ -91,6 +91,8 @@ def interval(
     before: Facts,
     after: Facts,
     instead: Mapping[str, Unknown] | None = None,
+    *,
+    metrics: str = METRICS,
 ) -> Interval:
     """The difference of two readings of one server.
 
@@ -100,8 +102,9 @@ def interval(
         before: the earlier reading.
         after: the later one.
         instead: by field, why a number cannot be had from this engine at all.
+        metrics: where the engine shows its counters.
     """
-    was, now = before.metrics, after.metrics
+    was, now = before.scrape(metrics), after.scrape(metrics)
     if isinstance(was, Unknown) or isinstance(now, Unknown):
         return _nothing(source, next(m.reason for m in (was, now) if isinstance(m, Unknown)))
     if before.base_url != after.base_url or after.at < before.at:
@@ -157,4 +160,9 @@ def _by_field(names: CounterNames) -> dict[str, Names]:
 def _moved(was: Scrape, now: Scrape, names: CounterNames, of: Names, what: str) -> Count:
     if not of:
         return Unknown(f"this engine has no counter of {what.replace('_', ' ')}")
-    return moved(was, now, of, absent_is_zero=names.appear)
+    return moved(was, now, of, absent_is_zero=names.appear, where=_ended_well)
+
+
+def _ended_well(labels: Mapping[str, str]) -> bool:
+    """Whether a series counts replies that came whole; only that counter has the label."""
+    return labels.get("finished_reason") in (None, "stop", "length")

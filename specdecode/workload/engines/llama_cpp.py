@@ -20,7 +20,6 @@ from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     EngineName,
     Payload,
@@ -31,13 +30,15 @@ from specdecode.workload.engines.adapter import (
     version_at,
     with_usage,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import AcceptanceRule, acceptance_rule
 from specdecode.workload.engines.speculation import RequestSpeculation
 from specdecode.workload.engines.state import (
     Options,
+    Readings,
     ServerState,
+    from_metrics,
     fullest,
     ready,
     served,
@@ -131,19 +132,7 @@ class LlamaCpp:
 
     def state(self, facts: Facts) -> ServerState:
         """See `Adapter`."""
-        m, props = facts.metrics, facts.object(PROPS)
-        if isinstance(m, Unknown):
-            told: dict[str, object] = dict.fromkeys(_FROM_METRICS, m)
-        else:
-            usage = m.gauge("llamacpp:kv_cache_usage_ratio")  # gone from newer builds
-            hit = m.total(*COUNTERS.prefix_hit)
-            told = {
-                "prefix_hit_tokens": hit,
-                "prefix_queried_tokens": added(m.total(*COUNTERS.prefix_missed), hit),
-                "kv_cache_usage": fullest(usage, "llamacpp:kv_cache_usage_ratio"),
-                "running": summed(m.gauge("llamacpp:requests_processing"), "requests processing"),
-                "queued": summed(m.gauge("llamacpp:requests_deferred"), "requests deferred"),
-            }
+        props = facts.object(PROPS)
         context = props if isinstance(props, Unknown) else _context(props)
         return ServerState.of(
             served(facts),
@@ -153,7 +142,7 @@ class LlamaCpp:
             kv_cache_tokens=Unknown("slots may share one cache; its size is not shown"),
             preemptions=_NO_PREEMPTION,
             options=self.options(facts),
-            **told,
+            **from_metrics(facts.metrics, _READINGS),
         )
 
     def options(self, facts: Facts) -> Options:
@@ -185,9 +174,17 @@ class LlamaCpp:
         return found
 
 
-_FROM_METRICS = (
-    "kv_cache_usage", "running", "queued", "prefix_hit_tokens", "prefix_queried_tokens",
-)  # fmt: skip
+_READINGS: Readings = {
+    "kv_cache_usage": lambda m: fullest(  # gone from newer builds
+        m.gauge("llamacpp:kv_cache_usage_ratio"), "llamacpp:kv_cache_usage_ratio"
+    ),
+    "running": lambda m: summed(m.gauge("llamacpp:requests_processing"), "requests processing"),
+    "queued": lambda m: summed(m.gauge("llamacpp:requests_deferred"), "requests deferred"),
+    "prefix_hit_tokens": lambda m: m.total(*COUNTERS.prefix_hit),
+    "prefix_queried_tokens": lambda m: added(
+        m.total(*COUNTERS.prefix_missed), m.total(*COUNTERS.prefix_hit)
+    ),
+}
 
 
 def _steps(predicted: Count, accepted: Count) -> Count:

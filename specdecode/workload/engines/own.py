@@ -11,14 +11,13 @@ from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     VERSION,
     EngineName,
     metric_names,
     owner,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.rule import AcceptanceRule, acceptance_rule
 from specdecode.workload.engines.state import Options, shown
 from specdecode.workload.engines.unknown import Unknown

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -39,7 +39,8 @@ class Server:
         transport: what carries the requests, for tests; the network if None.
 
     Raises:
-        ConfigError: the address is not one of HTTP, or carries credentials.
+        ConfigError: the address is not one of HTTP, or carries credentials; or no header can carry
+            the key.
     """
 
     def __init__(
@@ -50,18 +51,21 @@ class Server:
         timeout_s: float = 5.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        if timeout_s <= 0:
+        if not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s:g}; give a number of seconds above 0")
         self.base_url = root_of(base_url)
         self._timeout_s = timeout_s
         headers = {"Accept": _ACCEPT}
         if api_key is not None:
-            headers["Authorization"] = f"Bearer {api_key}"
+            headers["Authorization"] = bearer(api_key)
         self._client = httpx.AsyncClient(
             headers=headers,
             timeout=timeout_s,
             transport=transport,
             follow_redirects=False,
+            # Load goes to the address itself; a proxy, or a key out of .netrc, would be another way
+            # in, perhaps to another server.
+            trust_env=False,
             verify=_certificates(),
             # A server may close an idle connection just as it is used again, which would look like
             # a failure of the server; so each question has a connection of its own.
@@ -71,12 +75,7 @@ class Server:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -174,6 +173,21 @@ def expect(answer: Answer, base_url: str) -> Answer:
     raise status_error(
         base_url + answer.path, answer.status, answer.body, answer.headers.get("retry-after")
     )
+
+
+def bearer(api_key: str) -> str:
+    """The value of the Authorization header for a key.
+
+    Raises:
+        ConfigError: no header can carry the key. It is not shown, and must not reach the layer
+            below, whose message would show it.
+    """
+    if not re.fullmatch("[!-~]+", api_key):
+        raise ConfigError(
+            "the API key is empty or has a blank, a line end or a character outside ASCII; was it "
+            "read from a file with its line end?"
+        )
+    return f"Bearer {api_key}"
 
 
 def root_of(base_url: str) -> str:

@@ -2,7 +2,8 @@
 
 Per request: on the OpenAI routes `sglext.spec_tokens_details`, if the request carries
 `return_spec_tokens_details` (0.5.19 and later; earlier versions ignore it); on the native route
-`meta_info`. The names moved several times; all of them are read.
+`meta_info`. The names moved several times; all of them are read. Newer versions can tell drafted
+and accepted tokens in `usage` too, as OpenAI's accepted and rejected prediction tokens.
 
 Server-wide: the number of verify steps is a counter; accepted and drafted tokens are not. They
 cannot be had from generated tokens minus steps: those counters move only when a request ends
@@ -12,12 +13,12 @@ interval only and are not read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     EngineName,
     Payload,
@@ -27,13 +28,15 @@ from specdecode.workload.engines.adapter import (
     source,
     with_usage,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
-from specdecode.workload.engines.metrics_text import Scrape
+from specdecode.workload.engines.metrics_text import Labels, Scrape
 from specdecode.workload.engines.rule import OFF, ONE, AcceptanceRule, acceptance_rule
 from specdecode.workload.engines.speculation import Histogram, RequestSpeculation, histogram_of
 from specdecode.workload.engines.state import (
+    Readings,
     ServerState,
+    from_metrics,
     fullest,
     listed_context,
     ready,
@@ -63,17 +66,16 @@ _ACCEPTED = (
 )  # fmt: skip
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 
-_EXACT = {
-    "speculative_accept_threshold_single": ONE,
-    "speculative_accept_threshold_acc": ONE,
-    "speculative_csd_enabled": OFF,
-}
+_THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+_EXACT = {**dict.fromkeys(_THRESHOLDS, ONE), "speculative_csd_enabled": OFF}
 _NOT_TOLD = (
     "no sglext.spec_tokens_details: send return_spec_tokens_details (0.5.19 and later), and know "
     "that it is left out when nothing was verified"
 )
 _NO_COUNTER = Unknown("SGLang has no counter of it, and generated tokens minus steps is not it")
 _NO_FIELD = "/server_info does not say it"
+_USAGE = "completion_tokens_details"
+_CONTEXT = "context_length in /server_info"
 
 
 class Sglang:
@@ -106,7 +108,8 @@ class Sglang:
         self, payloads: Iterable[Payload], version: str | None = None
     ) -> RequestSpeculation:
         """See `Adapter`."""
-        found, failed = last_with(payloads, "sglext", "meta_info")
+        kept = list(payloads)
+        found, failed = last_with(kept, "sglext", "meta_info")
         where = source(self.name, version, "sglext.spec_tokens_details")
         details: object = None
         if found is not None and isinstance(found.get("sglext"), Mapping):
@@ -114,7 +117,8 @@ class Sglang:
         elif found is not None:
             where, details = source(self.name, version, "meta_info"), found.get("meta_info")
         if not isinstance(details, Mapping) or not any(n in details for n in (*_STEPS, *_ACCEPTED)):
-            return RequestSpeculation.nothing(where, failed or _NOT_TOLD)
+            told = None if failed else _of_usage(source(self.name, version, _USAGE), kept)
+            return told or RequestSpeculation.nothing(where, failed or _NOT_TOLD)
         return _counts(where, details)
 
     def between(self, before: Facts, after: Facts) -> Interval:
@@ -123,52 +127,67 @@ class Sglang:
         missing = dict.fromkeys(("drafted", "accepted", "histogram"), _NO_COUNTER)
         if (doubt := _cached_twice(after.metrics)) is not None:
             missing["prefix_hit_tokens"] = doubt
+        if (copied := _retracted_twice(after.metrics)) is not None:
+            missing["preemptions"] = copied
         return interval(where, COUNTERS, before, after, missing)
 
     def state(self, facts: Facts) -> ServerState:
         """See `Adapter`."""
-        info, m = self._info(facts), facts.metrics
-        if isinstance(m, Unknown):
-            told: dict[str, object] = dict.fromkeys(_FROM_METRICS, m)
-        else:
-            usage = m.gauge("sglang:token_usage")
-            told = {
-                "kv_cache_usage": fullest(usage, "sglang:token_usage"),
-                "running": summed(m.gauge("sglang:num_running_reqs"), "running requests"),
-                "queued": summed(m.gauge("sglang:num_queue_reqs"), "queued requests"),
-                "preemptions": m.total(*COUNTERS.preemptions),
-                "prefix_queried_tokens": m.total(*COUNTERS.prefix_queried),
-                "prefix_hit_tokens": _cached_twice(m) or m.total(*COUNTERS.prefix_hit),
-            }
-        capacity: Count = (
-            info if isinstance(info, Unknown) else _number(info, "max_total_num_tokens")
-        )
-        if isinstance(capacity, Unknown) and not isinstance(m, Unknown):
-            capacity = summed(m.gauge("sglang:max_total_num_tokens"), "sglang:max_total_num_tokens")
-        context = info if isinstance(info, Unknown) else _number(info, "context_length")
+        info = self._info(facts)
+        context = info if isinstance(info, Unknown) else count(info.get("context_length"), _CONTEXT)
+        told = from_metrics(facts.metrics, _READINGS)
+        if not isinstance(info, Unknown) and not isinstance(size := _capacity(info), Unknown):
+            told["kv_cache_tokens"] = size
         return ServerState.of(
             served(facts),
             ready=ready(facts),
             version=self.version(facts),
             context_length=listed_context(facts) if isinstance(context, Unknown) else context,
-            kv_cache_tokens=capacity,
             options=info if isinstance(info, Unknown) else shown(info),
             **told,
         )
 
     def rule(self, facts: Facts) -> AcceptanceRule:
         """See `Adapter`. Simulated acceptance is set in the environment, where it is not seen."""
-        return acceptance_rule(self._info(facts), _EXACT)
+        info = self._info(facts)
+        absent = [] if isinstance(info, Unknown) else [n for n in _THRESHOLDS if n not in info]
+        return acceptance_rule(
+            info, _EXACT, f"no {absent[0]} in its server info" if absent else None
+        )
 
     @staticmethod
     def _info(facts: Facts) -> Mapping[str, Any] | Unknown:
         return facts.first_object(INFO, OLD_INFO)
 
 
-_FROM_METRICS = (
-    "kv_cache_usage", "running", "queued", "preemptions", "prefix_queried_tokens",
-    "prefix_hit_tokens",
-)  # fmt: skip
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
+"""Labels of the processes that work on the same requests together."""
+
+
+def _gauge(scrape: Scrape, name: str) -> Mapping[Labels, float] | Unknown:
+    """A gauge's series, one for each engine.
+
+    With priorities a series for each stands beside the total, whose label is empty.
+    """
+    series = scrape.gauge(name)
+    if isinstance(series, Unknown):
+        return series
+    totals = {k: v for k, v in series.items() if not dict(k).get("priority")}
+    return _copies(name, totals) or totals
+
+
+def _copies(name: str, series: Iterable[Labels]) -> Unknown | None:
+    """Several ranks of one engine report the same requests: their sum is no number of them."""
+    engines = Counter(tuple(p for p in labels if p[0] not in _RANKS) for labels in series)
+    if max(engines.values(), default=0) > 1:
+        return Unknown(f"{name} comes from several ranks of one engine, which share its requests")
+    return None
+
+
+def _retracted_twice(scrape: Scrape | Unknown) -> Unknown | None:
+    if isinstance(scrape, Unknown) or (name := scrape.counter(COUNTERS.preemptions[0])) is None:
+        return None
+    return _copies(name, scrape.series[name])
 
 
 def _cached_twice(scrape: Scrape | Unknown) -> Unknown | None:
@@ -181,9 +200,10 @@ def _cached_twice(scrape: Scrape | Unknown) -> Unknown | None:
     return None
 
 
-def _number(info: Mapping[str, Any], name: str) -> Count:
-    """A number of the server info, or the sum over its engines' internal states."""
-    if info.get(name) is not None:
+def _capacity(info: Mapping[str, Any]) -> Count:
+    """Tokens that all engines hold. At the top is what one of them holds."""
+    name = "max_total_num_tokens"
+    if info.get(name) is not None and info.get("dp_size") in (None, 1):
         return count(info[name], name)
     states = info.get("internal_states")
     found = [s[name] for s in states if isinstance(s, Mapping) and name in s] if isinstance(
@@ -210,6 +230,29 @@ def _counts(where: str, details: Mapping[str, Any]) -> RequestSpeculation:
     )
 
 
+def _of_usage(where: str, payloads: list[Payload]) -> RequestSpeculation | None:
+    """Counts in OpenAI's own fields, which proxies pass on; None if there are none.
+
+    Both are 0 where nothing was verified, and in a stream also where it is not known.
+    """
+    found, _ = last_with(payloads, "usage")
+    usage = None if found is None else found["usage"]
+    details = usage.get(_USAGE) if isinstance(usage, Mapping) else None
+    if not isinstance(details, Mapping):
+        return None
+    accepted, rejected = (
+        count(details.get(f"{kind}_prediction_tokens"), f"{kind}_prediction_tokens")
+        for kind in ("accepted", "rejected")
+    )
+    drafted = added(accepted, rejected)
+    if isinstance(drafted, Unknown) or drafted == 0:
+        return None
+    missing = Unknown(f"{_USAGE} has no steps")
+    return RequestSpeculation.of(
+        where, steps=missing, drafted=drafted, accepted=accepted, histogram=missing
+    )
+
+
 def _named(details: Mapping[str, Any], names: tuple[str, ...]) -> Count:
     """A count under any of its names; two names that disagree tell nothing."""
     values = {name: details[name] for name in names if details.get(name) is not None}
@@ -217,3 +260,14 @@ def _named(details: Mapping[str, Any], names: tuple[str, ...]) -> Count:
         return Unknown(f"one count under several names, and they differ: {values}")
     name, value = next(iter(values.items()), (names[0], None))
     return count(value, name)
+
+
+_READINGS: Readings = {
+    "kv_cache_usage": lambda m: fullest(m.gauge("sglang:token_usage"), "sglang:token_usage"),
+    "kv_cache_tokens": lambda m: summed(_gauge(m, "sglang:max_total_num_tokens"), "the KV cache"),
+    "running": lambda m: summed(_gauge(m, "sglang:num_running_reqs"), "running requests"),
+    "queued": lambda m: summed(_gauge(m, "sglang:num_queue_reqs"), "queued requests"),
+    "preemptions": lambda m: _retracted_twice(m) or m.total(*COUNTERS.preemptions),
+    "prefix_queried_tokens": lambda m: m.total(*COUNTERS.prefix_queried),
+    "prefix_hit_tokens": lambda m: _cached_twice(m) or m.total(*COUNTERS.prefix_hit),
+}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from specdecode.workload.engines.facts import Facts
-from specdecode.workload.engines.metrics_text import Labels
+from specdecode.workload.engines.metrics_text import Labels, Scrape
 from specdecode.workload.engines.unknown import Count, Unknown, count, split
 
 Options = Mapping[str, Any] | Unknown
+
+Readings = Mapping[str, Callable[[Scrape], object]]
+"""How an engine's metrics tell the fields of its state."""
 
 _SECRET = re.compile(r"(key|secret|password|passphrase|token|credential)s?$")
 _NO_SECRET = re.compile(r"^(bos|eos|eot|eom|pad|unk|mask|sep|cls)_token$")
@@ -59,6 +62,13 @@ class ServerState:
         """From what was told, each a value or why there is none."""
         values, reasons = split(told)
         return cls(models=tuple(models), unknown=reasons, **cast("dict[str, Any]", values))
+
+
+def from_metrics(scrape: Scrape | Unknown, readings: Readings) -> dict[str, object]:
+    """What metrics tell of a state, by field; the same reason for all where there are none."""
+    if isinstance(scrape, Unknown):
+        return dict.fromkeys(readings, scrape)
+    return {field: read(scrape) for field, read in readings.items()}
 
 
 def summed(series: Mapping[Labels, float] | Unknown, what: str) -> Count:

@@ -12,7 +12,6 @@ from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     EngineName,
     Payload,
@@ -22,11 +21,19 @@ from specdecode.workload.engines.adapter import (
     version_at,
     with_usage,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import AcceptanceRule, acceptance_rule
 from specdecode.workload.engines.speculation import RequestSpeculation
-from specdecode.workload.engines.state import ServerState, ready, served, shown, summed
+from specdecode.workload.engines.state import (
+    Readings,
+    ServerState,
+    from_metrics,
+    ready,
+    served,
+    shown,
+    summed,
+)
 from specdecode.workload.engines.unknown import Unknown, count
 
 INFO = "/info"
@@ -92,14 +99,8 @@ class Tgi:
 
     def state(self, facts: Facts) -> ServerState:
         """See `Adapter`."""
-        m, info = facts.metrics, facts.object(INFO)
-        if isinstance(m, Unknown):
-            told: dict[str, object] = dict.fromkeys(("running", "queued"), m)
-        else:
-            told = {
-                "running": summed(m.gauge("tgi_batch_current_size"), "the batch"),
-                "queued": summed(m.gauge("tgi_queue_size"), "the queue"),
-            }
+        info = facts.object(INFO)
+        told = from_metrics(facts.metrics, _READINGS)
         names = served(facts)
         if not isinstance(info, Unknown):
             told["context_length"] = count(info.get("max_total_tokens"), "max_total_tokens")
@@ -126,3 +127,9 @@ class Tgi:
         """See `Adapter`."""
         info = facts.object(INFO)
         return acceptance_rule(info, {}, "/info does not say what it speculates with")
+
+
+_READINGS: Readings = {
+    "running": lambda m: summed(m.gauge("tgi_batch_current_size"), "the batch"),
+    "queued": lambda m: summed(m.gauge("tgi_queue_size"), "the queue"),
+}

@@ -16,7 +16,6 @@ from typing import Any
 
 from specdecode.workload.engines.adapter import (
     HEALTH,
-    METRICS,
     MODELS,
     VERSION,
     EngineName,
@@ -29,13 +28,15 @@ from specdecode.workload.engines.adapter import (
     version_at,
     with_usage,
 )
-from specdecode.workload.engines.facts import Facts
+from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import OFF, AcceptanceRule, acceptance_rule, one_of
 from specdecode.workload.engines.speculation import RequestSpeculation, histogram_of
 from specdecode.workload.engines.state import (
     Options,
+    Readings,
     ServerState,
+    from_metrics,
     fullest,
     listed_context,
     ready,
@@ -117,29 +118,13 @@ class Vllm:
 
     def state(self, facts: Facts) -> ServerState:
         """See `Adapter`."""
-        m = facts.metrics
-        if isinstance(m, Unknown):
-            told: dict[str, object] = dict.fromkeys(_FROM_METRICS, m)
-        else:
-            told = {
-                "kv_cache_usage": fullest(
-                    m.gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
-                    "the use of the KV cache",
-                ),
-                "kv_cache_tokens": _capacity(m.labels(CACHE_INFO)),
-                "running": summed(m.gauge("vllm:num_requests_running"), "running requests"),
-                "queued": summed(m.gauge("vllm:num_requests_waiting"), "waiting requests"),
-                "preemptions": m.total(*COUNTERS.preemptions),
-                "prefix_queried_tokens": m.total(*COUNTERS.prefix_queried),
-                "prefix_hit_tokens": m.total(*COUNTERS.prefix_hit),
-            }
         return ServerState.of(
             served(facts),
             ready=ready(facts),
             version=self.version(facts),
             context_length=listed_context(facts),
             options=self.options(facts),
-            **told,
+            **from_metrics(facts.metrics, _READINGS),
         )
 
     def options(self, facts: Facts) -> Options:
@@ -157,14 +142,10 @@ class Vllm:
     def rule(self, facts: Facts) -> AcceptanceRule:
         """See `Adapter`."""
         options = self.options(facts)
-        shows = not isinstance(options, Unknown) and "speculative_config" in options
+        shows = not isinstance(options, Unknown) and isinstance(
+            options.get("speculative_config", _HIDDEN), Mapping | None
+        )
         return acceptance_rule(options, EXACT, None if shows else _HIDDEN)
-
-
-_FROM_METRICS = (
-    "kv_cache_usage", "kv_cache_tokens", "running", "queued",
-    "preemptions", "prefix_queried_tokens", "prefix_hit_tokens",
-)  # fmt: skip
 
 
 def _stats(payload: Payload) -> list[object]:
@@ -218,3 +199,16 @@ def _capacity(engines: list[dict[str, str]]) -> Count:
             product *= int(part or "0")
         tokens += product
     return count(tokens, "the size of the KV cache")
+
+
+_READINGS: Readings = {
+    "kv_cache_usage": lambda m: fullest(
+        m.gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), "the use of the KV cache"
+    ),
+    "kv_cache_tokens": lambda m: _capacity(m.labels(CACHE_INFO)),
+    "running": lambda m: summed(m.gauge("vllm:num_requests_running"), "running requests"),
+    "queued": lambda m: summed(m.gauge("vllm:num_requests_waiting"), "waiting requests"),
+    "preemptions": lambda m: m.total(*COUNTERS.preemptions),
+    "prefix_queried_tokens": lambda m: m.total(*COUNTERS.prefix_queried),
+    "prefix_hit_tokens": lambda m: m.total(*COUNTERS.prefix_hit),
+}

@@ -39,5 +39,5 @@ def facts(after_s=0.0, base_url="http://made.up", failures=None, **answers):
 
 
 def metrics(text, after_s=0.0, **others):
-    """A reading of nothing but metrics."""
-    return facts(after_s, **{"/metrics": text}, **others)
+    """A reading of nothing but metrics, wherever the engine has them."""
+    return facts(after_s, **{"/metrics": text, "/prometheus/metrics": text}, **others)

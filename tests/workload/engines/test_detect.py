@@ -20,6 +20,7 @@ VERSIONS = {
     "sglang": "0.5.23",
     "llama.cpp": "b9999-abcdef0",
     "tgi": "3.3.6",
+    "tensorrt-llm": "1.2.0",
     "generic": None,
 }
 

@@ -15,6 +15,7 @@ from tests.wire.metrics import (
     llama_metrics,
     sglang_metrics,
     tgi_metrics,
+    trtllm_metrics,
     vllm_metrics,
 )
 from tests.wire.replies import error_reply, text_reply
@@ -27,6 +28,7 @@ METRICS = {
     "sglang": sglang_metrics,
     "llama.cpp": llama_metrics,
     "tgi": tgi_metrics,
+    "tensorrt-llm": trtllm_metrics,
 }
 vllm = ENGINES["vllm"]
 
@@ -124,6 +126,42 @@ class TestWhatEachEngineCounts:
         assert told(found.speculation) == (None, None, times * ACCEPTED, None)
         assert (found.generated_tokens, found.finished_requests) == (times * TOKENS, times)
 
+    @pytest.mark.parametrize("before", [0, 1])
+    def test_tensorrt_llm_counts_drafted_and_accepted_tokens(self, before):
+        found = between("tensorrt-llm", trtllm_metrics(before), trtllm_metrics(4))
+        times = 4 - before
+
+        assert told(found.speculation) == (None, times * DRAFTED, times * ACCEPTED, None)
+        assert found.speculation.acceptance_rate == ACCEPTED / DRAFTED
+        assert found.speculation.mean_acceptance_length is None
+        assert (found.generated_tokens, found.finished_requests) == (times * TOKENS, times)
+
+    @pytest.mark.parametrize("name", ["specdecode", "vllm", "tensorrt-llm"])
+    @pytest.mark.parametrize("reason", ["abort", "error", "cancelled"])
+    def test_requests_that_did_not_end_well_are_not_finished_ones(self, name, reason):
+        prefix = "trtllm_" if name == "tensorrt-llm" else "vllm:"
+        broken = prefix + 'request_success_total{{finished_reason="' + reason + '",x="1"}} {}\n'
+        before = METRICS[name](1) + broken.format(3)
+        found = between(name, before, METRICS[name](2) + broken.format(7))
+
+        assert found.finished_requests == 1
+
+    @pytest.mark.parametrize("rank", ["tp_rank", "pp_rank", "moe_ep_rank"])
+    def test_ranks_of_one_engine_that_repeat_each_other_are_not_summed(self, rank):
+        ranks = [{rank: "0"}, {rank: "1"}]
+        found = between("sglang", sglang_metrics(1, ranks), sglang_metrics(2, ranks))
+
+        assert found.preemptions is None
+        assert "several ranks" in found.unknown["preemptions"]
+        assert (found.generated_tokens, found.speculation.steps) == (TOKENS, STEPS)
+
+    def test_engines_side_by_side_are_summed(self):
+        ranks = [{"tp_rank": str(r), "dp_rank": str(r)} for r in (0, 1)]
+
+        assert (
+            between("sglang", sglang_metrics(1, ranks), sglang_metrics(2, ranks)).preemptions == 2
+        )
+
     def test_an_unknown_engine_counts_nothing_whatever_its_metrics_are_called(self):
         found = between("generic", vllm_metrics(1), vllm_metrics(2))
 
@@ -220,7 +258,8 @@ class TestReadings:
 
     @pytest.mark.parametrize("name", [w.name for w in ALL if w.name != "generic"])
     def test_a_reading_that_failed(self, name):
-        silent = facts(failures={"/metrics": "no whole answer within 5 s"})
+        late = "no whole answer within 5 s"
+        silent = facts(failures={"/metrics": late, "/prometheus/metrics": late})
 
         assert "within 5 s" in all_unknown(ENGINES[name].between(metrics("a 1\n"), silent))
 

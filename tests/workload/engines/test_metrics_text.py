@@ -79,6 +79,49 @@ class TestCounters:
         assert isinstance(scrape.total("a_total"), Unknown)
 
 
+class TestOtherWriters:
+    """What proxies, newer formats and other libraries make of the same metrics."""
+
+    OPEN_METRICS = (
+        "# HELP a Steps.\n# TYPE a counter\n# UNIT a steps\n"
+        'a_total{e="0"} 3.0 # {trace_id="x"} 1.0 1700000000.123\n'
+        'a_total{e="1"} 4.0 1700000000.123\na_created{e="0"} 1.7e9\n'
+        "# TYPE g gauge\ng 2.0\n"
+        '# TYPE h histogram\nh_bucket{le="+Inf"} 2 # {trace_id="x"} 0.5\nh_sum 5.0\nh_count 2\n'
+        "# EOF\n"
+    )
+
+    def test_open_metrics_with_exemplars_and_fractions_of_seconds(self):
+        scrape = parse_metrics(self.OPEN_METRICS)
+
+        assert (scrape.total("a"), scrape.total("h_sum"), scrape.total("h_count")) == (7, 5, 2)
+        assert scrape.gauge("g") == {(): 2.0}
+
+    def test_a_name_declared_twice(self):
+        once = "# HELP a_total Steps.\n# TYPE a_total counter\n"
+        text = once + 'a_total{e="0"} 3\n' + once + 'a_total{e="1"} 4\n'
+
+        assert parse_metrics(text).total("a") == 7
+
+    def test_a_name_declared_as_two_things_is_not_believed(self):
+        text = '# TYPE a counter\na{e="0"} 3\n# TYPE a gauge\na{e="1"} 4\n'
+
+        assert isinstance(parse_metrics(text).total("a"), Unknown)
+
+    def test_line_ends_of_another_system(self):
+        assert parse_metrics("# TYPE a_total counter\r\na_total 3\r\n").total("a") == 3
+
+    def test_a_last_line_without_its_end(self):
+        assert parse_metrics("a_total 3").total("a") == 3
+
+    def test_blanks_and_tabs(self):
+        assert parse_metrics('  a_total { e = "0" ,}\t3  \n').total("a") == 3
+
+    @pytest.mark.parametrize("value", ["1e3", "1.0E+03", "1000.0"])
+    def test_exponents(self, value):
+        assert parse_metrics(f"a_total {value}\n").total("a") == 1000
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         "text",

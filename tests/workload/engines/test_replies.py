@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from specdecode.workload.engines import ENGINES, error_of
 from tests.wire.engines import ALL, GENERIC, LLAMA_CPP, OWN, SGLANG, TGI, VLLM
 from tests.wire.metrics import ACCEPTED, DRAFTED, HISTOGRAM, STEPS
+from tests.wire.proxies import stripped
 
 vllm, sglang, llama = ENGINES["vllm"], ENGINES["sglang"], ENGINES["llama.cpp"]
 STATS = VLLM.extra["metrics"]["speculative_decoding"]
@@ -214,6 +215,43 @@ class TestSglang:
         assert "return_spec_tokens_details" in counts.unknown["steps"]
 
 
+class TestSglangBehindAProxy:
+    """Only OpenAI's fields come through, and newer versions tell two counts in them."""
+
+    def of(self, accepted, rejected, **more):
+        details = {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": rejected,
+            "reasoning_tokens": 0,
+        }
+        usage = {**SGLANG.body()["usage"], "completion_tokens_details": details}
+        return sglang.of_reply(stripped(SGLANG.chunks(usage=usage, **more)), "0.5.23")
+
+    def test_accepted_and_rejected_tokens_are_read(self):
+        counts = self.of(ACCEPTED, DRAFTED - ACCEPTED)
+
+        assert told(counts) == (None, DRAFTED, ACCEPTED, None)
+        assert counts.source == "sglang 0.5.23: completion_tokens_details"
+        assert counts.acceptance_rate == ACCEPTED / DRAFTED
+
+    @pytest.mark.parametrize("pair", [(0, 0), (None, None), (8, None), (-1, 4), ("8", 4)])
+    def test_zeros_and_damage_tell_nothing(self, pair):
+        assert told(self.of(*pair)) == NOTHING
+
+    def test_its_own_fields_come_first(self):
+        details = {"accepted_prediction_tokens": 1, "rejected_prediction_tokens": 1}
+        usage = {"completion_tokens": 13, "completion_tokens_details": details}
+
+        assert told(sglang.of_reply(SGLANG.chunks(usage=usage))) == KNOWN
+
+    def test_other_engines_do_not_mean_drafts_by_them(self):
+        details = {"accepted_prediction_tokens": 8, "rejected_prediction_tokens": 4}
+        payload = {"choices": [], "usage": {"completion_tokens_details": details}}
+
+        assert told(vllm.of_reply([payload])) == NOTHING
+        assert told(ENGINES["generic"].of_reply([payload])) == NOTHING
+
+
 class TestLlamaCpp:
     def of(self, **changes):
         timings = {**LLAMA_CPP.extra["timings"], **changes}
@@ -249,6 +287,18 @@ class TestSeveralReplies:
         assert told(counts) == NOTHING
         assert "2 replies" in counts.unknown["steps"]
 
+    def test_on_the_native_route_of_sglang(self):
+        replies = [{"text": "x", "index": i, "meta_info": DETAILS} for i in (0, 1)]
+
+        assert told(sglang.of_reply(replies)) == NOTHING
+
+    def test_an_index_that_a_proxy_left_out_is_that_of_the_one_reply(self):
+        chunks = VLLM.chunks()
+        chunks[1]["choices"][0]["index"] = None
+        del chunks[2]["choices"][0]["index"]
+
+        assert told(vllm.of_reply(chunks)) == KNOWN
+
     @pytest.mark.parametrize("wire", TELLING)
     def test_in_a_stream(self, wire):
         second = {"choices": [{"index": 1, "delta": {"content": "x"}}]}
@@ -277,8 +327,24 @@ class TestErrors:
     def test_an_error_without_a_message_is_one(self, error):
         assert error_of({"error": error}) is not None
 
-    def test_a_finish_reason_may_be_an_error(self):
-        assert error_of({"choices": [{"index": 0, "finish_reason": "error"}]}) is not None
+    @pytest.mark.parametrize("reason", ["error", "abort", {"type": "abort", "message": "too long"}])
+    @pytest.mark.parametrize("name", ["vllm", "sglang"])
+    def test_a_reply_that_the_server_broke_off_tells_no_counts(self, name, reason):
+        wire = next(w for w in ALL if w.name == name)
+        counts = ENGINES[name].of_reply(wire.chunks(finish_reason=reason))
+
+        assert told(counts) == NOTHING
+        assert "finish_reason" in counts.unknown["steps"]
+
+    def test_one_broken_off_on_the_native_route_of_sglang(self):
+        ended = {"type": "abort", "message": "the input is too long", "status_code": 400}
+        counts = sglang.of_reply([{"text": "", "meta_info": {**DETAILS, "finish_reason": ended}}])
+
+        assert told(counts) == NOTHING
+
+    @pytest.mark.parametrize("reason", [None, "stop", "length", {"type": "stop", "matched": 2}])
+    def test_other_reasons_to_end_are_no_errors(self, reason):
+        assert error_of({"choices": [{"index": 0, "finish_reason": reason}]}) is None
 
     @pytest.mark.parametrize("payload", [{}, {"error": None}, {"error": False}, {"choices": []}])
     def test_no_error(self, payload):

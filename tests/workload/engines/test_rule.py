@@ -68,6 +68,16 @@ class TestVllm:
     def test_what_is_switched_off(self, options):
         assert vllm(**options).seen == "clean"
 
+    def test_a_configuration_that_cannot_be_looked_into_is_hidden(self):
+        config = {"vllm_config": {"speculative_config": "SpeculativeConfig(method='ngram')"}}
+
+        assert ENGINES["vllm"].rule(facts(**{VLLM_INFO: config})).seen == "hidden"
+
+    def test_no_speculation_at_all_is_clean(self):
+        config = {"vllm_config": {"speculative_config": None}}
+
+        assert ENGINES["vllm"].rule(facts(**{VLLM_INFO: config})).seen == "clean"
+
     def test_without_developer_mode_it_is_hidden_not_clean(self):
         found = ENGINES["vllm"].rule(served(VLLM))
 
@@ -83,6 +93,18 @@ class TestSglang:
     @pytest.mark.parametrize("value", [0.9, 0, None, "1.0", True])
     def test_a_threshold_that_is_not_one(self, name, value):
         assert sglang(**{f"speculative_accept_threshold_{name}": value}).seen == "lossy"
+
+    @pytest.mark.parametrize("name", ["single", "acc"])
+    def test_a_threshold_that_a_version_no_longer_shows_is_hidden_not_clean(self, name):
+        info = dict(SGLANG.about["/server_info"])
+        del info[f"speculative_accept_threshold_{name}"]
+
+        assert ENGINES["sglang"].rule(facts(**{"/server_info": info})).seen == "hidden"
+
+    def test_a_threshold_that_is_no_number_is_lossy(self):
+        info = '{"speculative_accept_threshold_single": NaN}'
+
+        assert ENGINES["sglang"].rule(facts(**{"/server_info": info})).seen == "lossy"
 
 
 class TestOthers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import httpx
 import pytest
@@ -154,6 +155,44 @@ class TestAsk:
 
         assert "hunter2" not in str(error)
 
+    @pytest.mark.parametrize("key", ["hunter2\n", "hunter2\r\nX: y", "hünter2", "hunter 2", ""])
+    def test_a_key_that_no_header_can_carry_is_refused_unseen(self, key):
+        with WireServer({X: OK}) as server, pytest.raises(ConfigError, match="API key") as caught:
+            ask(server.url, ["/x"], api_key=key)
+
+        assert "hunter" not in str(caught.value)
+        assert server.requests == []
+
+    def test_proxies_and_credentials_of_the_environment_are_not_used(self, monkeypatch, tmp_path):
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password hunter2\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        with WireServer({X: OK}) as server:
+            assert ask(server.url, ["/x"]).object("/x") == {"a": 1}
+
+        assert "authorization" not in server.requests[0].headers
+
+    def test_an_answer_may_be_compressed(self):
+        packed = gzip.compress(b'{"a": 1}')
+        script = reply(packed, "application/json", headers={"Content-Encoding": "gzip"})
+        with WireServer({X: script}) as server:
+            assert ask(server.url, ["/x"]).object("/x") == {"a": 1}
+
+    def test_one_that_unpacks_without_end_is_refused(self, monkeypatch):
+        monkeypatch.setattr(server_module, "MAX_BODY_BYTES", 1000)
+        packed = gzip.compress(b" " * 100_000)
+        script = reply(packed, "application/json", headers={"Content-Encoding": "gzip"})
+
+        fails_with(ProtocolError, script, "more than 1000 bytes")
+
+    def test_one_that_does_not_unpack_is_no_answer(self):
+        script = reply(b"plain", "application/json", headers={"Content-Encoding": "gzip"})
+
+        fails_with(ProtocolError, script, "DecodingError")
+
     def test_paths_under_a_prefix(self):
         with WireServer({("GET", "/engine/x"): OK}) as server:
             assert ask(f"{server.url}/engine/v1/", ["/x"]).object("/x") == {"a": 1}
@@ -206,9 +245,10 @@ class TestAddress:
 
         assert "hunter2" not in str(caught.value)
 
-    def test_a_timeout_of_nothing(self):
+    @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+    def test_a_timeout_of_nothing(self, seconds):
         with pytest.raises(ConfigError):
-            Server("http://h", timeout_s=0)
+            Server("http://h", timeout_s=seconds)
 
 
 class TestTransport:

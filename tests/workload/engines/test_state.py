@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 
 import pytest
 
 from specdecode.workload.engines import ENGINES, ServerState
 from specdecode.workload.engines.state import shown
-from tests.wire.engines import ALL, GENERIC, LLAMA_CPP, OWN, SGLANG, TGI, VLLM, models
-from tests.wire.metrics import vllm_metrics
+from tests.wire.engines import ALL, GENERIC, LLAMA_CPP, OWN, SGLANG, TENSORRT_LLM, TGI, VLLM, models
+from tests.wire.metrics import sglang_metrics, trtllm_metrics, vllm_metrics
 from tests.wire.replies import error_reply
 from tests.workload.engines.asking import facts, served
 
@@ -76,6 +77,34 @@ class TestWhatEachEngineTells:
 
         assert state(SGLANG, **{"/server_info": info}).kv_cache_tokens == 1600
 
+    def test_sglang_shows_at_the_top_what_one_of_its_engines_holds(self):
+        info = {**SGLANG.about["/server_info"], "dp_size": 2}
+        ranks = [{"dp_rank": "0"}, {"dp_rank": "1"}]
+        found = state(SGLANG, **{"/server_info": info, "/metrics": sglang_metrics(1, ranks)})
+
+        assert found.kv_cache_tokens == 3200
+        assert (found.running, found.queued, found.preemptions) == (4, 2, 2)
+
+    def test_context_lengths_of_several_engines_are_not_added_up(self):
+        each = {"context_length": 4096, "max_total_num_tokens": 100}
+        info = {**SGLANG.about["/server_info"], "internal_states": [each, each]}
+
+        assert state(SGLANG, **{"/server_info": info}).context_length == 4096
+
+    def test_stages_of_one_engine_share_its_requests(self):
+        ranks = [{"tp_rank": "0", "pp_rank": "0"}, {"tp_rank": "0", "pp_rank": "1"}]
+        found = state(SGLANG, **{"/metrics": sglang_metrics(1, ranks)})
+
+        assert (found.running, found.queued, found.preemptions) == (None,) * 3
+        assert "several ranks" in found.unknown["running"]
+        assert found.kv_cache_usage == 0.25
+
+    def test_a_total_beside_its_priorities_is_not_counted_twice(self):
+        ranks = [{"tp_rank": "0", "priority": p} for p in ("", "0", "10")]
+        found = state(SGLANG, **{"/metrics": sglang_metrics(1, ranks)})
+
+        assert (found.running, found.queued) == (2, 1)
+
     def test_llama_cpp(self):
         found = state(LLAMA_CPP)
 
@@ -99,6 +128,24 @@ class TestWhatEachEngineTells:
             16000,
         )
         assert (found.running, found.queued) == (2, 1)
+
+    def test_tensorrt_llm(self):
+        found = state(TENSORRT_LLM)
+
+        assert (found.ready, found.version, found.context_length) == (True, "1.2.0", 4096)
+        assert (found.kv_cache_usage, found.kv_cache_tokens) == (0.25, 1600)
+        assert (found.running, found.queued) == (2, 1)
+        assert found.options["speculative_config"]["spec_method"] == "Eagle3"
+
+    def test_what_a_process_of_tensorrt_llm_left_behind_is_not_added(self):
+        old = trtllm_metrics().replace('pid="7"', 'pid="6"')
+        found = state(TENSORRT_LLM, **{"/prometheus/metrics": trtllm_metrics(0) + old})
+
+        assert (found.running, found.kv_cache_tokens) == (None, None)
+        assert "2 processes" in found.unknown["running"]
+
+    def test_entries_that_reading_takes_away_are_left_to_the_server(self):
+        assert "/metrics" not in ENGINES["tensorrt-llm"].paths
 
     def test_generic_tells_its_context_with_luck(self):
         assert state(GENERIC, **{"/v1/models": models("x", max_model_len=7)}).context_length == 7
@@ -160,6 +207,26 @@ class TestVllmCache:
         path = "/server_info?config_format=json"
 
         assert state(VLLM, **{path: info}).options["speculative_config"] == {"method": "ngram"}
+
+
+class TestDamage:
+    """Answers that are JSON and still hurt whoever walks through them or keeps them."""
+
+    @pytest.mark.parametrize("wire", [pytest.param(w, id=w.name) for w in ALL])
+    def test_nested_without_end(self, wire):
+        deep = '{"a":' * 900 + "1" + "}" * 900
+        answers = dict.fromkeys([p for p in wire.about if p != "/metrics"], deep)
+        asked = facts(**answers)
+
+        assert ENGINES[wire.name].state(asked).options is None
+        assert ENGINES[wire.name].rule(asked).seen == "hidden"
+
+    def test_numbers_that_json_does_not_have(self):
+        info = '{"speculative_algorithm": "X", "max_total_num_tokens": NaN, "a": -Infinity}'
+        found = ENGINES["sglang"].state(facts(**{"/server_info": info}))
+
+        assert found.kv_cache_tokens is None
+        json.dumps(found.options, allow_nan=False)
 
 
 class TestReady:

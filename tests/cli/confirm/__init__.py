@@ -1,0 +1,1 @@
+"""Tests of `specdecode confirm`, on a tiny model."""
