@@ -55,6 +55,27 @@ def test_json_is_one_document(load):
     assert document["engine"]["engine"] == "generic"
 
 
+def test_a_mix_of_sampling_settings_is_read_from_a_file(load, fake, tmp_path):
+    path = tmp_path / "mix.jsonl"
+    path.write_text('{"name": "k", "top_k": 5}\n{"name": "greedy", "temperature": 0}\n')
+    done = load("--json", "--sampling", path, "--requests", 20)
+
+    assert done.code == 0
+    assert sum(done.document["sampling"].values()) == 20
+    assert set(done.document["sampling"]) == {"k", "greedy"}
+    assert {body.get("top_k") for body in fake.bodies} == {5, None}
+
+
+def test_a_mix_that_the_audit_could_not_read_is_refused_at_once(load, fake, tmp_path):
+    path = tmp_path / "mix.jsonl"
+    path.write_text('{"bad_words": ["x"]}\n')
+    done = load("--sampling", path)
+
+    assert done.code == 2
+    assert f"{path}, line 1: sampling setting 'setting-1': 'bad_words'" in done.err
+    assert fake.bodies == []
+
+
 def test_a_partial_run_exits_with_1_and_keeps_its_rows(load, fake, tmp_path):
     fake.fault_of = {2: "error-event"}
     done = load()

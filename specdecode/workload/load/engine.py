@@ -83,6 +83,15 @@ class EngineSide:
         fields = self.detected.adapter.request_fields(stream=True)
         return {name: value for name, value in fields.items() if name != "stream_options"}
 
+    @property
+    def fills_in_sampling(self) -> bool:
+        """Whether the engine fills in sampling values for those that a request leaves out.
+
+        vLLM and SGLang take them from the model's generation_config.json, llama.cpp has a top-k of
+        40 and a min-p of 0.05.
+        """
+        return self.detected.engine in ("vllm", "sglang", "llama.cpp")
+
     def witness(self) -> dict[str, Any]:
         """What the server said of itself before the load, for the manifest."""
         adapter, facts = self.detected.adapter, self.detected.facts
