@@ -212,6 +212,14 @@ def load_command(
         int | None,
         typer.Option(help="Process to watch, if it runs here.", rich_help_panel=_REPORT),
     ] = None,
+    allow_lossy: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lossy",
+            help="Measure a server although its settings change its target's distribution.",
+            rich_help_panel=_REPORT,
+        ),
+    ] = False,
     arm: Annotated[
         str, typer.Option(help="Name of the arm in the rows.", rich_help_panel=_REPORT)
     ] = "load",
@@ -285,6 +293,7 @@ def load_command(
         "ignore_eos": ignore_eos,
         "mix": () if sampling is None else tuple(read_mix(sampling)),
         "extra_body": json_object("--body", body),
+        "allow_lossy": allow_lossy,
         "include_usage": not no_usage,
         "token_ids": token_ids,
         "keep_text": keep_text,

@@ -75,6 +75,9 @@ class LoadSpec(BaseModel):
         False, description="send sampling fields also at their neutral value"
     )
     extra_body: dict[str, Any] = Field(default_factory=dict)
+    allow_lossy: bool = Field(
+        False, description="measure a server whose settings change its target's distribution"
+    )
     include_usage: bool = True
     token_ids: bool = False
     keep_text: bool = False

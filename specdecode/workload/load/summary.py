@@ -65,7 +65,7 @@ def summarise(
         ended: how the run ended.
         warm_up: details of warm-up requests, which enter nothing but their own counts.
         samples: of the machine.
-        energy: of `energy.between`; None when the run did not get to its end.
+        energy: of `energy.Meter`; None when the run did not get to its end.
     """
     verdict = verdict_of(run, records, ended)
     good = [record for record in records if record.error is None]
