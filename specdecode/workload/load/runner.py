@@ -195,10 +195,12 @@ class Runner:
         try:
             async with self._slot(seen), connections.one() as client:
                 await exchange(client, self._call(request, body, seen), seen, self._clock)
-        except asyncio.CancelledError:
-            seen.fault = (INTERRUPTED, "while it waited for a free slot of the client")
+        except asyncio.CancelledError:  # while it waited for a free slot
+            seen.fault = (INTERRUPTED, "")
         except Exception as error:  # noqa: BLE001 - a fault of ours must be a row, too
             seen.fault = (CLIENT_ERROR, f"{type(error).__name__}: {error}")
+        if seen.fault is not None and seen.fault[0] == INTERRUPTED:
+            seen.fault = (INTERRUPTED, f"the run was ended: {self._why}")
         seen.ended = self._clock.now() if seen.ended is None else seen.ended
         self._last_end = max(self._last_end, seen.ended)
         told = None if self._engine is None else self._engine.read(seen)
