@@ -36,4 +36,5 @@ def body_of(spec: LoadSpec, request: Request) -> bytes:
         body["stream_options"] = {"include_usage": True}
     body |= {k: v for k, v in spec.extra_body.items() if k not in PARAMETERS}
     body["stream"] = True
-    return json.dumps(body, ensure_ascii=False).encode("utf-8")
+    # Half a character in a prompt, as cut-off texts have it, is sent as JSON writes it.
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", errors="backslashreplace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -115,7 +116,7 @@ class EngineSide:
             "doubts": list(self.detected.doubts),
             "models": list(state.models),
             "context_length": state.context_length,
-            "options": state.options,
+            "options": _plain(state.options),
             "acceptance_rule": self._rule(facts),
         }
 
@@ -182,7 +183,9 @@ _STATE = frozenset(ServerState.__dataclass_fields__) - {"options", "models"}
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: mappings and lists only."""
+    """As JSON has it: mappings and lists only, and no number that is none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

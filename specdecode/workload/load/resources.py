@@ -89,7 +89,7 @@ class Sampler:
         self._family = {p.pid: self._family.get(p.pid, p) for p in members}
         cpu, rss = 0.0, 0
         for member in self._family.values():
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            with contextlib.suppress(psutil.Error):
                 cpu += member.cpu_percent()
                 rss += member.memory_info().rss
         return (cpu, rss) if rss else (None, None)

@@ -11,9 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from specdecode.durable import written_whole
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record, read_records
 from specdecode.measurement.spool import RowSpool
+from specdecode.workload.load.client import make_room
+from specdecode.workload.load.distributions import with_gaps_packed
 from specdecode.workload.load.engine import EngineSide, report_without_counters
 from specdecode.workload.load.journal import (
     DETAILS,
@@ -85,6 +88,7 @@ def run_load(
     """
     if engine is not None and not spec.allow_lossy:
         engine.refuse_lossy()
+    make_room(spec.max_in_flight if spec.open_loop else spec.concurrency)
     plan = make_plan(spec)
     sampler = Sampler(spec.url, server_pid, sample_every_s)
     manifest = manifest_of(spec, {} if engine is None else engine.witness())
@@ -184,14 +188,15 @@ def _conclude(
         run,
         spec,
         records,
-        list(read_lines(folder / DETAILS)),
+        [with_gaps_packed(line) for line in read_lines(folder / DETAILS)],
         ended,
         warm_up=list(read_lines(folder / WARM_UP)),
         samples=list(read_lines(folder / SAMPLES)),
         energy=energy,
     )
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    with written_whole(folder / SUMMARY) as file:
+        file.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
     return LoadResult(summary, folder)
 
 

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
+
+from pydantic import ValidationError
 
 from specdecode.workload.load.body import body_of
 from specdecode.workload.load.client import Connections, on_signals
 from specdecode.workload.load.energy import Meter
 from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.exchange import Call, Clock, exchange
-from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED
+from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED, MALFORMED
 from specdecode.workload.load.heartbeat import Heartbeat
 from specdecode.workload.load.journal import SAMPLES, WARM_UP, Journal
 from specdecode.workload.load.observation import Observation
@@ -89,7 +92,11 @@ class Runner:
     ) -> None:
         self._spec, self._plan, self._journal = spec, plan, journal
         self._manifest = manifest_sha256
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",  # to compress a stream is to hold it back
+        }
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self.progress = progress or Progress(total=plan.total)
@@ -204,7 +211,12 @@ class Runner:
         seen.ended = self._clock.now() if seen.ended is None else seen.ended
         self._last_end = max(self._last_end, seen.ended)
         told = None if self._engine is None else self._engine.read(seen)
-        record = record_of(asked, seen, self._spec, told)
+        try:
+            record = record_of(asked, seen, self._spec, told)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            seen.fault = (MALFORMED, f"no row may hold {problem['loc']}: {problem['msg']}")
+            record = record_of(asked, seen, self._spec)
         self._journal.ended(record, details_of(request, record.request_id, seen))
         self.progress.note(seen)
         limit = self._spec.give_up_after
@@ -236,7 +248,7 @@ class Runner:
             self._halt("rows can no longer be written")
 
     def _call(self, request: Request, body: bytes, seen: Observation) -> Call:
-        name = request_id(self._spec, request)
+        name = quote(request_id(self._spec, request), safe="/~")
         return Call(
             url=self._spec.path,
             headers={**self._headers, "X-Request-ID": f"{self._manifest[:8]}/{name}"},
