@@ -60,6 +60,29 @@ def test_json_is_one_document(load):
     assert document["engine"]["engine"] == "generic"
 
 
+@pytest.mark.parametrize("key", ["a-secret\nkey", "a-secret-schlüssel"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(load, fake, monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    done = load()
+
+    assert done.code == 2
+    assert "the API key has characters" in done.err
+    assert "secret" not in done.out + done.err
+    assert fake.bodies == []
+
+
+def test_a_line_end_behind_a_key_is_no_part_of_it(load, fake, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key\n")
+    assert load().code == 0
+    assert {headers["authorization"] for headers in fake.headers} == {"Bearer key"}
+
+
+def test_a_process_number_that_is_none_is_wrong_usage(load):
+    done = load("--server-pid", -1)
+    assert done.code == 2
+    assert "no such process" in done.err
+
+
 def test_a_mix_of_sampling_settings_is_read_from_a_file(load, fake, tmp_path):
     path = tmp_path / "mix.jsonl"
     path.write_text('{"name": "k", "top_k": 5}\n{"name": "greedy", "temperature": 0}\n')
@@ -127,6 +150,9 @@ def test_the_key_comes_from_the_environment(load, fake, monkeypatch):
         (("load", "http://h", *SHORT, "--body", "{"), "not JSON"),
         (("load", "http://h/v1/completions", *SHORT, "--api", "chat"), "completions API"),
         (("load", "http://h", *SHORT, "--repeats", "maybe"), "repeats"),
+        (("load", "http://h:99999", *SHORT), "Port out of range"),
+        (("load", "http://h/?key=1", *SHORT), "give the bare address"),
+        (("load", "http://h", *SHORT, "--body", '{"x": NaN}'), "not JSON compliant"),
         (("load", "--recover", "/nowhere"), "holds no load run"),
     ],
 )

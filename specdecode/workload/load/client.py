@@ -40,6 +40,18 @@ def make_room(connections: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def usable_key(api_key: str | None) -> str | None:
+    """The key as it can stand in a header; None without one.
+
+    Raises:
+        ConfigError: it cannot. What finds that out later would show the key, and rows record it.
+    """
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("the API key has characters that no header may hold; check its variable")
+    return key or None
+
+
 class Connections:
     """As many connections as there are requests in flight, so that all waiting is the server's.
 

@@ -21,6 +21,7 @@ from specdecode.workload.engines import (
     detect,
     differences,
 )
+from specdecode.workload.load.client import usable_key
 from specdecode.workload.load.observation import Observation
 
 AUTO = "auto"
@@ -52,10 +53,11 @@ class EngineSide:
             api_key: sent as a bearer token.
 
         Raises:
-            ConfigError: there is no such engine.
+            ConfigError: there is no such engine, or the key cannot be one.
             ServerError: nothing answered.
         """
         known = None if name == AUTO else adapter_of(name)
+        api_key = usable_key(api_key)
         found = asyncio.run(detect(url, api_key=api_key))
         if known is not None and known.name != found.engine:
             version = known.version(found.facts)

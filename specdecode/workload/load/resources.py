@@ -48,7 +48,7 @@ class Sampler:
         if self.server_pid is not None:
             try:
                 self._process = psutil.Process(self.server_pid)
-            except psutil.NoSuchProcess as error:
+            except (psutil.Error, ValueError) as error:
                 raise ConfigError(f"--server-pid {self.server_pid}: no such process") from error
         psutil.cpu_percent()  # the first call has nothing to compare with
         self._client.cpu_percent()

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from specdecode.workload.load.body import body_of
-from specdecode.workload.load.client import Connections, on_signals
+from specdecode.workload.load.client import Connections, on_signals, usable_key
 from specdecode.workload.load.energy import Meter
 from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.exchange import Call, Clock, exchange
@@ -97,8 +97,8 @@ class Runner:
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",  # to compress a stream is to hold it back
         }
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        if (key := usable_key(api_key)) is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self.progress = progress or Progress(total=plan.total)
         self._sampler, self._engine = sampler, engine
         self._stop = asyncio.Event()

@@ -108,6 +108,9 @@ class LoadSpec(BaseModel):
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{self.url!r} is no http or https address")
+        _ = parts.port  # raises when it is none
+        if parts.query or parts.fragment:
+            raise ValueError(f"{self.url!r} has a query or fragment; give the bare address")
         if parts.username or parts.password:
             raise ValueError("an address with a password in it would be recorded; use an API key")
         if unknown := sorted(set(self.slo) - set(SLO_KEYS)):
@@ -134,6 +137,7 @@ class LoadSpec(BaseModel):
                 "temperature, top_p and ignore_eos belong into each setting of the mix"
             )
         _ = self.settings  # raises what is wrong with them
+        json.dumps(self.extra_body, allow_nan=False)  # raises what cannot be sent
         return self
 
     def schedule(self) -> Arrivals | None:
