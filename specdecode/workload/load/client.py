@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import httpx
 
+from specdecode.errors import ConfigError
 from specdecode.workload.load.spec import LoadSpec
+
+_OTHER_FILES: Final = 64
+"""Files that are open beside the connections."""
+
+
+def make_room(connections: int | None) -> None:
+    """Let this process open as many files as it may; each connection is one.
+
+    Args:
+        connections: most at once; None when nobody knows.
+
+    Raises:
+        ConfigError: they are more than it may ever open.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, 2**16)
+    if connections is not None and connections + _OTHER_FILES > hard:
+        raise ConfigError(
+            f"{connections} connections at once are more than the {hard} open files that this "
+            "process may have allow; raise the limit (ulimit -n), or ask for fewer"
+        )
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def usable_key(api_key: str | None) -> str | None:
+    """The key as it can stand in a header; None without one.
+
+    Raises:
+        ConfigError: it cannot. What finds that out later would show the key, and rows record it.
+    """
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("the API key has characters that no header may hold; check its variable")
+    return key or None
 
 
 class Connections:
@@ -26,7 +63,7 @@ class Connections:
 
     def __init__(self, spec: LoadSpec) -> None:
         self._spec = spec
-        self._tls = ssl.create_default_context()
+        self._tls = httpx.create_ssl_context()
         self._all: list[httpx.AsyncClient] = []
         self._idle: list[httpx.AsyncClient] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,7 @@ from specdecode.errors import ConfigError
 from specdecode.workload.engines import (
     Detected,
     Facts,
+    LossyEngineError,
     RequestSpeculation,
     Server,
     ServerError,
@@ -19,6 +21,7 @@ from specdecode.workload.engines import (
     detect,
     differences,
 )
+from specdecode.workload.load.client import usable_key
 from specdecode.workload.load.observation import Observation
 
 AUTO = "auto"
@@ -50,10 +53,11 @@ class EngineSide:
             api_key: sent as a bearer token.
 
         Raises:
-            ConfigError: there is no such engine.
+            ConfigError: there is no such engine, or the key cannot be one.
             ServerError: nothing answered.
         """
         known = None if name == AUTO else adapter_of(name)
+        api_key = usable_key(api_key)
         found = asyncio.run(detect(url, api_key=api_key))
         if known is not None and known.name != found.engine:
             version = known.version(found.facts)
@@ -83,10 +87,30 @@ class EngineSide:
         fields = self.detected.adapter.request_fields(stream=True)
         return {name: value for name, value in fields.items() if name != "stream_options"}
 
+    @property
+    def fills_in_sampling(self) -> bool:
+        """Whether the engine fills in sampling values for those that a request leaves out.
+
+        vLLM and SGLang take them from the model's generation_config.json, llama.cpp has a top-k of
+        40 and a min-p of 0.05.
+        """
+        return self.detected.engine in ("vllm", "sglang", "llama.cpp")
+
+    def refuse_lossy(self) -> None:
+        """Stop where the output would not be the target's.
+
+        Raises:
+            LossyEngineError: the server shows a setting that changes the distribution.
+        """
+        try:
+            self.detected.adapter.rule(self.detected.facts).refuse_lossy(self.detected.engine)
+        except LossyEngineError as error:
+            raise LossyEngineError(f"{error}. --allow-lossy measures it all the same") from error
+
     def witness(self) -> dict[str, Any]:
         """What the server said of itself before the load, for the manifest."""
         adapter, facts = self.detected.adapter, self.detected.facts
-        rule, state = adapter.rule(facts), adapter.state(facts)
+        state = adapter.state(facts)
         return {
             "engine": self.detected.engine,
             "version": self.detected.version,
@@ -94,8 +118,8 @@ class EngineSide:
             "doubts": list(self.detected.doubts),
             "models": list(state.models),
             "context_length": state.context_length,
-            "options": state.options,
-            "acceptance_rule": {"seen": rule.seen, "findings": list(rule.findings)},
+            "options": _plain(state.options),
+            "acceptance_rule": self._rule(facts),
         }
 
     def read(self, seen: Observation) -> Mapping[str, Any]:
@@ -118,15 +142,9 @@ class EngineSide:
 
     def report(self) -> dict[str, Any]:
         """JSON-safe: what the server did during the load, by its counters and by its replies."""
-        found: dict[str, Any] = {
-            "engine": self.detected.engine,
-            "version": self.detected.version,
-            "acceptance_rule": self.witness()["acceptance_rule"],
-            "could_not_be_asked": self._failures,
-            "counters": None,
-            "state_after": None,
-            "requests_and_counters_differ": None,
-        }
+        found = report_without_counters(
+            self.witness() | {"acceptance_rule": self._worst_rule()}, self._failures
+        )
         if len(self._readings) < 2 or self._failures:
             return found
         before, after = self._readings[0], self._readings[-1]
@@ -138,12 +156,38 @@ class EngineSide:
             "requests_and_counters_differ": list(differences(self._told, interval.speculation)),
         }
 
+    def _rule(self, facts: Facts) -> dict[str, Any]:
+        rule = self.detected.adapter.rule(facts)
+        return {"seen": rule.seen, "findings": list(rule.findings)}
+
+    def _worst_rule(self) -> dict[str, Any]:
+        """The lossy one, if ever one was seen: a server may be restarted in the middle of a run."""
+        rules = [self._rule(facts) for facts in (self.detected.facts, *self._readings)]
+        return next((rule for rule in rules if rule["seen"] == "lossy"), rules[0])
+
+
+def report_without_counters(
+    witness: Mapping[str, Any], could_not_be_asked: list[str]
+) -> dict[str, Any]:
+    """The report of a server whose counters could not be compared, such as one that was killed."""
+    return {
+        "engine": witness["engine"],
+        "version": witness["version"],
+        "acceptance_rule": witness["acceptance_rule"],
+        "could_not_be_asked": could_not_be_asked,
+        "counters": None,
+        "state_after": None,
+        "requests_and_counters_differ": None,
+    }
+
 
 _STATE = frozenset(ServerState.__dataclass_fields__) - {"options", "models"}
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: mappings and lists only."""
+    """As JSON has it: mappings and lists only, and no number that is none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

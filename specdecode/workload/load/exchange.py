@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -32,6 +32,9 @@ _ERROR_BYTES: Final = 4096
 _DRAIN_S: Final = 0.25
 """How long a stream may take to end after [DONE], so that its connection can be used again."""
 _KEPT_EVENTS: Final = 4
+
+Trace = Callable[[str, Any], Awaitable[None]]
+"""Told what the HTTP library does with a connection."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ async def exchange(client: httpx.AsyncClient, call: Call, seen: Observation, clo
     fault: Fault | None = None
     try:
         async with asyncio.timeout(call.deadline - clock.now()):
-            await _stream(client, call, seen, clock)
+            await _ask(client, call, seen, clock)
     except TimeoutError:
         late = f"not finished {call.deadline - seen.due:.1f} s after it was due"
         fault = _unless_done(seen, Fault(DEADLINE, late))
@@ -100,8 +103,34 @@ def _unless_done(seen: Observation, fault: Fault) -> Fault | None:
     return fault if seen.ended is None else None
 
 
-async def _stream(client: httpx.AsyncClient, call: Call, seen: Observation, clock: Clock) -> None:
-    async with client.stream("POST", call.url, content=call.body, headers=call.headers) as response:
+async def _ask(client: httpx.AsyncClient, call: Call, seen: Observation, clock: Clock) -> None:
+    """One reply; once more if the connection turns out to have been closed while it was idle.
+
+    A server may close an idle connection just as it is used again, and some do so after every
+    stream without a word. That is no failure of theirs. A connection that was new, or on which
+    part of a reply came, is never asked again.
+    """
+    reused = True
+
+    async def trace(event: str, _info: object) -> None:
+        nonlocal reused
+        reused = reused and event != "connection.connect_tcp.started"
+
+    try:
+        await _stream(client, call, seen, clock, trace)
+    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+        if not reused or seen.headers is not None:
+            raise
+        seen.asked_again = True
+        await _stream(client, call, seen, clock, trace)
+
+
+async def _stream(
+    client: httpx.AsyncClient, call: Call, seen: Observation, clock: Clock, trace: Trace
+) -> None:
+    async with client.stream(
+        "POST", call.url, content=call.body, headers=call.headers, extensions={"trace": trace}
+    ) as response:
         seen.headers = clock.now()
         seen.status_code = response.status_code
         await _refuse_what_is_no_stream(response)
@@ -201,7 +230,8 @@ def _note(payload: Payload, call: Call, seen: Observation, now: float, told: _To
         if call.keep_text:
             seen.text.append(payload.text)
         if call.keep_ids and payload.token_ids is not None:
-            seen.token_ids = [*(seen.token_ids or []), *payload.token_ids]
+            seen.token_ids = seen.token_ids or []
+            seen.token_ids += payload.token_ids
     if call.keep_ids and payload.prompt_token_ids is not None:
         seen.prompt_token_ids = payload.prompt_token_ids
     if payload.finish_reason is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
+from collections.abc import Iterator
 from typing import Final
 
 import httpx
@@ -40,9 +42,9 @@ CLASSES: Final[dict[str, str]] = {
     NOT_A_STREAM: "HTTP 200, but not an event stream",
     MALFORMED: "an event that is not the JSON of this API",
     EMPTY: "a whole stream with no output and no reason for its end",
-    INTERRUPTED: "the load run was interrupted",
+    INTERRUPTED: "cut off by the load run itself, which ended early",
     CLIENT_KILLED: "the load client ended before the reply did",
-    CLIENT_ERROR: "the load client itself failed",
+    CLIENT_ERROR: "the load client failed: no file or port was left, or no trust in a certificate",
     CANCELLED: "closed by the client on purpose; counted apart, not as a failure",
 }
 """Class to meaning. docs/load.md lists the same; a test compares the two."""
@@ -57,16 +59,12 @@ class Fault(Exception):  # noqa: N818 - becomes a row, never reaches a caller
     Args:
         kind: one of `CLASSES`.
         detail: what happened, for people.
-        status: HTTP status, if there was one.
         retry_after: the server's Retry-After header, verbatim.
     """
 
-    def __init__(
-        self, kind: str, detail: str, *, status: int | None = None, retry_after: str | None = None
-    ) -> None:
+    def __init__(self, kind: str, detail: str, *, retry_after: str | None = None) -> None:
         super().__init__(f"{kind}: {detail}" if detail else kind)
-        self.kind, self.detail = kind, detail
-        self.status, self.retry_after = status, retry_after
+        self.kind, self.detail, self.retry_after = kind, detail, retry_after
 
 
 def class_of_status(status: int) -> str:
@@ -87,9 +85,31 @@ def from_httpx(error: httpx.HTTPError) -> Fault:
     elif isinstance(error, httpx.TimeoutException):
         kind = IDLE_TIMEOUT
     elif isinstance(error, httpx.ConnectError):
-        kind = CLIENT_ERROR if isinstance(error.__cause__, ssl.SSLError) else REFUSED
-        if "Too many open files" in detail:
-            kind = CLIENT_ERROR
+        causes = list(_causes(error))
+        kind = CLIENT_ERROR if any(map(_is_ours, causes)) else REFUSED
+        detail += "".join(
+            f" ({text})" for cause in causes[-1:] if (text := str(cause)) not in detail
+        )
     elif isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
         kind = DISCONNECTED
+    elif isinstance(error, httpx.DecodingError):
+        kind = MALFORMED
     return Fault(kind, detail)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What lies below an error; libraries wrap the system's own several times."""
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for cause in (*group, error.__cause__ or error.__context__):
+        if cause is not None:
+            yield cause
+            yield from _causes(cause)
+
+
+def _is_ours(cause: BaseException) -> bool:
+    """Whether a connection failed for want of something on this machine, or of trust."""
+    if isinstance(cause, ssl.SSLError):
+        return True
+    return isinstance(cause, OSError) and cause.errno in (
+        errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM,
+    )  # fmt: skip

@@ -15,6 +15,7 @@ delay the requests that are due.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from specdecode.durable import written_whole
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record
 from specdecode.measurement.spool import RowSpool
@@ -56,7 +58,8 @@ class Journal:
         self.folder = folder
         self.failure: Exception | None = None
         self.most_waiting = 0
-        (folder / RUN).write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+        with written_whole(folder / RUN) as file:
+            file.write(json.dumps(run, indent=2).encode("utf-8") + b"\n")
         self._spool = RowSpool(folder, str(run["manifest_sha256"]))
         self._files = {
             name: _appending(folder / name) for name in (SENT, DETAILS, WARM_UP, SAMPLES)
@@ -72,7 +75,8 @@ class Journal:
             OSError: the disk is full.
         """
         # One small write into the page cache; it survives the end of this process.
-        os.write(self._files[SENT], _line({**asked, "started_at": asked["started_at"].isoformat()}))
+        line = {**asked, "started_at": asked["started_at"].isoformat()}
+        _append(self._files[SENT], json.dumps(line, allow_nan=False))
 
     def ended(self, record: Record, details: Mapping[str, Any]) -> None:
         """Hand over the row of a request, and its details."""
@@ -93,7 +97,7 @@ class Journal:
                     self._spool.append(job)
                 else:
                     name, text = job
-                    os.write(self._files[name], text.encode("utf-8") + b"\n")
+                    _append(self._files[name], text)
             except Exception as error:  # noqa: BLE001 - a thread cannot raise; the runner looks here
                 self.failure = error
 
@@ -143,21 +147,24 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """
     if not path.exists():
         return
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), start=1):
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise EvidenceError(f"{path}, line {number}: not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise EvidenceError(f"{path}, line {number}: not an object")
-        yield value
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise EvidenceError(f"{path}, line {number}: not JSON ({error})") from error
+            if not isinstance(value, dict):
+                raise EvidenceError(f"{path}, line {number}: not an object")
+            yield value
 
 
 def _appending(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, allow_nan=False).encode("utf-8") + b"\n"
+def _append(handle: int, line: str) -> None:
+    data = line.encode("utf-8") + b"\n"
+    if os.write(handle, data) < len(data):  # another line behind it would make both unreadable
+        raise OSError(errno.ENOSPC, "only half a line could be written; the disk is full")

@@ -31,6 +31,7 @@ class Observation:
             counted as tokens: under speculation one carries several.
         last_payloads: of the last events, where engines say more than output.
         fault: class and detail of the failure, or None.
+        asked_again: on a new connection, because the old one was found closed.
     """
 
     due: float
@@ -46,10 +47,10 @@ class Observation:
     finish_reason: str | None = None
     usage: Mapping[str, Any] | None = None
     last_payloads: list[Mapping[str, Any]] = field(default_factory=list)
-    response_headers: Mapping[str, str] = field(default_factory=dict)
     status_code: int | None = None
     fault: tuple[str, str] | None = None
     retry_after: str | None = None
+    asked_again: bool = False
     cancelled: bool = False
     queued_s: float = 0.0
 
@@ -114,13 +115,19 @@ class Observation:
 
     @property
     def token_gaps_s(self) -> list[tuple[float, int]] | None:
-        """Inter-token latency: (gap / tokens, tokens) of every event after the first.
+        """Inter-token latency: (gap / tokens, tokens) of every event with tokens after the first.
 
-        A gap is shared out evenly among the tokens that ended it. None unless the server told the
-        tokens of each of these events.
+        A gap is shared out evenly among the tokens that ended it. An event of 0 tokens, such as
+        text that was held back, ends none. None unless the server told the tokens of each event
+        after the first.
         """
-        told = [t for t in self.chunk_tokens[1:] if t is not None and t > 0]
-        gaps = self.chunk_gaps_s
-        if not gaps or len(told) < len(gaps):
+        if len(self.chunk_times) < 2 or None in self.chunk_tokens[1:]:
             return None
-        return [(gap / tokens, tokens) for gap, tokens in zip(gaps, told, strict=True)]
+        told = zip(self.chunk_times[1:], self.chunk_tokens[1:], strict=True)
+        found: list[tuple[float, int]] = []
+        before = self.chunk_times[0]
+        for now, tokens in told:
+            if tokens:
+                found.append(((now - before) / tokens, tokens))
+                before = now
+        return found or None

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from specdecode.workload.engines import error_of
 from specdecode.workload.load.faults import MALFORMED, STREAM_ERROR, Fault
+
+_TOO_MANY: Final = 2**31
+"""Counts and token ids are below it, in any model and in the schema of rows."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ def read_payload(data: str) -> Payload:
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise Fault(MALFORMED, "an event's 'choices' is not a list of objects")
     choice: dict[str, Any] = next((c for c in choices if c.get("index", 0) == 0), {})
-    if choice.get("finish_reason") == "error":
-        raise Fault(STREAM_ERROR, "the reply ended with finish_reason 'error'")
+    if (ended := choice.get("finish_reason")) in ("error", "abort"):
+        raise Fault(STREAM_ERROR, f"the reply ended with finish_reason '{ended}'")
     text, output = _output(choice)
     ids = _ids(choice.get("token_ids"))
     prompt_ids = _ids(raw.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
@@ -75,9 +78,14 @@ def read_payload(data: str) -> Payload:
 
 
 def count(usage: Mapping[str, Any] | None, name: str) -> int | None:
-    """A count of a usage object; None unless it is a whole number of 0 or more."""
+    """A count of a usage object; None unless it is a whole number that tokens may have."""
     value = None if usage is None else usage.get(name)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _TOO_MANY else None
+
+
+def mended(text: str) -> str:
+    """Text that UTF-8 can write: halves of a character are joined, single ones replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _output(choice: Mapping[str, Any]) -> tuple[str, bool]:
@@ -93,7 +101,7 @@ def _output(choice: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _ids(value: Any) -> list[int] | None:
-    if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
+    if isinstance(value, list) and all(type(i) is int and 0 <= i < _TOO_MANY for i in value):
         return value
     return None
 

@@ -48,7 +48,7 @@ class Sampler:
         if self.server_pid is not None:
             try:
                 self._process = psutil.Process(self.server_pid)
-            except psutil.NoSuchProcess as error:
+            except (psutil.Error, ValueError) as error:
                 raise ConfigError(f"--server-pid {self.server_pid}: no such process") from error
         psutil.cpu_percent()  # the first call has nothing to compare with
         self._client.cpu_percent()
@@ -89,7 +89,7 @@ class Sampler:
         self._family = {p.pid: self._family.get(p.pid, p) for p in members}
         cpu, rss = 0.0, 0
         for member in self._family.values():
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            with contextlib.suppress(psutil.Error):
                 cpu += member.cpu_percent()
                 rss += member.memory_info().rss
         return (cpu, rss) if rss else (None, None)

@@ -10,6 +10,7 @@ from specdecode.measurement.records import Record
 from specdecode.workload.load.body import seed_of
 from specdecode.workload.load.faults import CANCELLED
 from specdecode.workload.load.observation import Observation
+from specdecode.workload.load.payload import mended
 from specdecode.workload.load.request import Request
 from specdecode.workload.load.spec import LoadSpec
 
@@ -18,7 +19,7 @@ STAGE = "load"
 
 def request_id(spec: LoadSpec, request: Request) -> str:
     """As in every record: prompt, sampling setting, arm."""
-    return f"{request.prompt_id}/{spec.sampling['name']}/{spec.arm}"
+    return f"{request.prompt_id}/{request.sampling.name}/{spec.arm}"
 
 
 def asked_fields(
@@ -32,6 +33,7 @@ def asked_fields(
         manifest_sha256: of the run.
         due_at: when the request was due; latencies count from there.
     """
+    seed = seed_of(spec, request)
     return {
         "request_id": request_id(spec, request),
         "prompt_id": request.prompt_id,
@@ -40,8 +42,8 @@ def asked_fields(
         "category": request.category,
         "difficulty": request.difficulty,
         "language": request.language,
-        "sampling": {**spec.sampling, "max_tokens": request.max_tokens},
-        "seed": seed_of(spec, request),
+        "sampling": request.sampling.record(request.max_tokens, seed),
+        "seed": seed,
         "order_index": request.index,
         "started_at": due_at,
         "manifest_sha256": manifest_sha256,
@@ -75,8 +77,8 @@ def record_of(
         prompt_token_ids=prompt_ids,
         output_tokens=tokens,
         output_token_ids=ids,
-        output_text="".join(seen.text) if spec.keep_text else None,
-        finish_reason=seen.finish_reason,
+        output_text=mended("".join(seen.text)) if spec.keep_text else None,
+        finish_reason=None if seen.finish_reason is None else mended(seen.finish_reason),
         ttft_s=seen.ttft_s,
         tpot_s=seen.tpot_s,
         e2e_s=seen.e2e_s,
@@ -88,7 +90,7 @@ def reason(seen: Observation) -> str:
     """Why there is no whole reply: "class: detail", the class first, so that it can be counted."""
     if seen.fault is not None:
         kind, detail = seen.fault
-        return f"{kind}: {detail}" if detail else kind
+        return mended(f"{kind}: {detail}") if detail else kind
     return f"{CANCELLED}: closed by the client after {len(seen.chunk_times)} chunks, as planned"
 
 
@@ -104,6 +106,7 @@ def details_of(request: Request, identifier: str, seen: Observation) -> dict[str
         "error": None if seen.status == "ok" else reason(seen),
         "http_status": seen.status_code,
         "retry_after": seen.retry_after,
+        "asked_again": seen.asked_again,
         "due_s": _rounded(seen.due),
         "sent_s": _rounded(seen.sent),
         "headers_s": _rounded(seen.headers),

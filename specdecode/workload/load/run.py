@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from specdecode.durable import written_whole
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record, read_records
 from specdecode.measurement.spool import RowSpool
-from specdecode.workload.load.energy import between, read_counters
-from specdecode.workload.load.engine import EngineSide
+from specdecode.workload.load.client import make_room
+from specdecode.workload.load.distributions import with_gaps_packed
+from specdecode.workload.load.engine import EngineSide, report_without_counters
 from specdecode.workload.load.journal import (
     DETAILS,
     ROWS,
@@ -81,7 +83,12 @@ def run_load(
     Raises:
         UserError: the plan cannot be made, the folder holds a run, or the disk is full; rows that
             were written are safe.
+        LossyEngineError: the server's settings change its target's distribution, and the spec does
+            not allow it. Nothing was sent.
     """
+    if engine is not None and not spec.allow_lossy:
+        engine.refuse_lossy()
+    make_room(spec.max_in_flight if spec.open_loop else spec.concurrency)
     plan = make_plan(spec)
     sampler = Sampler(spec.url, server_pid, sample_every_s)
     manifest = manifest_of(spec, {} if engine is None else engine.witness())
@@ -97,7 +104,6 @@ def run_load(
     }
     progress = Progress(total=plan.total)
     with Journal(folder, run) as journal:
-        before = read_counters()
 
         async def go() -> Any:
             return await Runner(
@@ -113,7 +119,6 @@ def run_load(
 
         with (show or _unseen)(progress):
             outcome = asyncio.run(go())
-        energy = between(before, read_counters())
         journal.drain()
         journal.finish()
         run["started_at"] = outcome.started_at.isoformat()
@@ -124,7 +129,7 @@ def run_load(
             journal.most_waiting,
             None if engine is None else engine.report(),
         )
-    return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=energy)
+    return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=outcome.energy)
 
 
 def recover(folder: Path) -> LoadResult:
@@ -152,7 +157,10 @@ def recover(folder: Path) -> LoadResult:
         _close_spool(folder, digest)
     details = list(read_lines(folder / DETAILS))
     last = max((d["ended_s"] for d in details if d["ended_s"] is not None), default=0.0)
-    ended = Ended(last, "the load client was killed")
+    server = run["manifest"]["server"]
+    killed = "the load client was killed"
+    engine = report_without_counters(server, [killed]) if server else None
+    ended = Ended(last, killed, engine=engine)
     return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=None)
 
 
@@ -180,14 +188,15 @@ def _conclude(
         run,
         spec,
         records,
-        list(read_lines(folder / DETAILS)),
+        [with_gaps_packed(line) for line in read_lines(folder / DETAILS)],
         ended,
         warm_up=list(read_lines(folder / WARM_UP)),
         samples=list(read_lines(folder / SAMPLES)),
         energy=energy,
     )
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    with written_whole(folder / SUMMARY) as file:
+        file.write(text.encode("utf-8", errors="backslashreplace") + b"\n")
     return LoadResult(summary, folder)
 
 

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
+
+from pydantic import ValidationError
 
 from specdecode.workload.load.body import body_of
-from specdecode.workload.load.client import Connections, on_signals
+from specdecode.workload.load.client import Connections, on_signals, usable_key
+from specdecode.workload.load.energy import Meter
 from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.exchange import Call, Clock, exchange
-from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED
+from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED, MALFORMED
 from specdecode.workload.load.heartbeat import Heartbeat
 from specdecode.workload.load.journal import SAMPLES, WARM_UP, Journal
 from specdecode.workload.load.observation import Observation
@@ -36,6 +40,7 @@ _LEAD_S: Final = 0.05
 """Time between the end of the warm-up and the first request, so that time 0 is not missed."""
 _WARM_UP_CLIENTS: Final = 4
 _TICK_S: Final = 0.1
+_METER_EVERY_S: Final = 30.0
 
 
 @dataclass
@@ -48,6 +53,7 @@ class Outcome:
         duration_s: run time at which the last exchange was over.
         last_due_s: when the last request was sent or due.
         heartbeat_late_s: by how much the client overslept, each time.
+        energy: of `energy.Meter` over the load; None if there was none.
     """
 
     started_at: datetime
@@ -55,6 +61,7 @@ class Outcome:
     duration_s: float = 0.0
     last_due_s: float = 0.0
     heartbeat_late_s: list[float] = field(default_factory=list)
+    energy: dict[str, Any] | None = None
 
 
 class Runner:
@@ -85,9 +92,13 @@ class Runner:
     ) -> None:
         self._spec, self._plan, self._journal = spec, plan, journal
         self._manifest = manifest_sha256
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",  # to compress a stream is to hold it back
+        }
+        if (key := usable_key(api_key)) is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self.progress = progress or Progress(total=plan.total)
         self._sampler, self._engine = sampler, engine
         self._stop = asyncio.Event()
@@ -117,11 +128,13 @@ class Runner:
     async def _measure(self, connections: Connections) -> Outcome:
         if self._engine is not None:
             await self._engine.look()
+        meter = await asyncio.to_thread(Meter)
         self._clock = Clock(time.perf_counter() + _LEAD_S)
-        self._started = datetime.now(UTC) + (due_at(_EPOCH, _LEAD_S) - _EPOCH)
+        self._started = due_at(datetime.now(UTC), _LEAD_S)
         self.progress.phase = "load"
         heartbeat = Heartbeat(self._clock)
-        helpers = [asyncio.create_task(heartbeat.beat()), asyncio.create_task(self._watch())]
+        work = (heartbeat.beat(), self._watch(), self._read_often(meter))
+        helpers = [asyncio.create_task(each) for each in work]
         if self._sampler is not None:
             helpers.append(asyncio.create_task(self._sample(self._sampler)))
         try:
@@ -135,6 +148,7 @@ class Runner:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
+        await asyncio.to_thread(meter.update)
         if self._engine is not None:
             await self._engine.look()
         return Outcome(
@@ -142,6 +156,7 @@ class Runner:
             duration_s=self._last_end,
             last_due_s=self._last_due,
             heartbeat_late_s=heartbeat.late_s,
+            energy=meter.total(),
         )
 
     async def _open_loop(self, connections: Connections) -> None:
@@ -187,14 +202,21 @@ class Runner:
         try:
             async with self._slot(seen), connections.one() as client:
                 await exchange(client, self._call(request, body, seen), seen, self._clock)
-        except asyncio.CancelledError:
-            seen.fault = (INTERRUPTED, "while it waited for a free slot of the client")
+        except asyncio.CancelledError:  # while it waited for a free slot
+            seen.fault = (INTERRUPTED, "")
         except Exception as error:  # noqa: BLE001 - a fault of ours must be a row, too
             seen.fault = (CLIENT_ERROR, f"{type(error).__name__}: {error}")
+        if seen.fault is not None and seen.fault[0] == INTERRUPTED:
+            seen.fault = (INTERRUPTED, f"the run was ended: {self._why}")
         seen.ended = self._clock.now() if seen.ended is None else seen.ended
         self._last_end = max(self._last_end, seen.ended)
         told = None if self._engine is None else self._engine.read(seen)
-        record = record_of(asked, seen, self._spec, told)
+        try:
+            record = record_of(asked, seen, self._spec, told)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            seen.fault = (MALFORMED, f"no row may hold {problem['loc']}: {problem['msg']}")
+            record = record_of(asked, seen, self._spec)
         self._journal.ended(record, details_of(request, record.request_id, seen))
         self.progress.note(seen)
         limit = self._spec.give_up_after
@@ -226,7 +248,7 @@ class Runner:
             self._halt("rows can no longer be written")
 
     def _call(self, request: Request, body: bytes, seen: Observation) -> Call:
-        name = request_id(self._spec, request)
+        name = quote(request_id(self._spec, request), safe="/~")
         return Call(
             url=self._spec.path,
             headers={**self._headers, "X-Request-ID": f"{self._manifest[:8]}/{name}"},
@@ -303,11 +325,13 @@ class Runner:
             self.progress.now_s = self._clock.now()
             await asyncio.sleep(_TICK_S)
 
+    async def _read_often(self, meter: Meter) -> None:
+        while True:
+            await asyncio.sleep(_METER_EVERY_S)
+            await asyncio.to_thread(meter.update)
+
     async def _sample(self, sampler: Sampler) -> None:
         for number in itertools.count(1):
             line = await asyncio.to_thread(sampler.sample)
             self._journal.note(SAMPLES, {"t_s": round(self._clock.now(), 3), **line})
             await asyncio.sleep(max(0.0, number * sampler.every_s - self._clock.now()))
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -32,6 +32,7 @@ class FakeServer:
         closed_early: streams that the client closed.
         connections: opened so far.
         fault_of: fault by place of the request, for those that the request does not name.
+        closes_when_asked_again: closes a connection, without a word, when a second request comes.
     """
 
     models: list[str] = field(default_factory=lambda: ["toy"])
@@ -40,6 +41,7 @@ class FakeServer:
     closed_early: int = 0
     connections: int = 0
     fault_of: dict[int, str] = field(default_factory=dict)
+    closes_when_asked_again: bool = False
     url: str = ""
 
     async def start(self, port: int = 0) -> asyncio.Server:
@@ -50,6 +52,7 @@ class FakeServer:
 
     async def _connection(self, reader, writer) -> None:
         self.connections += 1
+        asked = 0
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -57,6 +60,9 @@ class FakeServer:
                 headers = dict(line.split(": ", 1) for line in lines if ": " in line)
                 headers = {name.lower(): value for name, value in headers.items()}
                 content = await reader.readexactly(int(headers.get("content-length", 0)))
+                asked += 1
+                if asked > 1 and self.closes_when_asked_again:
+                    break
                 if not await self._answer(first.split()[1], headers, content, writer):
                     break
         writer.close()
@@ -116,19 +122,22 @@ class FakeServer:
         for number in range(0 if fault == "empty" else chunks):
             if number:
                 await asyncio.sleep(behaviour.get("gap_s", 0.0))
-            if number == at and fault is not None and await self._fail(fault, writer):
+            if number == at and fault is not None and await self._fail(fault, behaviour, writer):
                 return
-            piece = {"content": "x " * each} if chat else "x " * each
+            text = behaviour.get("texts", {}).get(str(number), behaviour.get("text", "x " * each))
+            text = json.loads(f'"{text}"')  # so that a request can ask for half a character
+            piece = {"content": text} if chat else text
             choice = {"index": 0, "delta" if chat else "text": piece}
             if body.get("return_token_ids"):
-                choice["token_ids"] = [7] * each
+                choice["token_ids"] = [behaviour.get("token_id", 7)] * each
             event: dict[str, Any] = {"choices": [choice]}
             if behaviour.get("count_along"):
                 event["usage"] = {"completion_tokens": each * (number + 1)}
             await _event(writer, event)
         if fault != "empty":
             finish = {"index": 0, "delta" if chat else "text": {} if chat else ""}
-            await _event(writer, {"choices": [finish | {"finish_reason": "length"}]})
+            reason = behaviour.get("finish_reason", "length")
+            await _event(writer, {"choices": [finish | {"finish_reason": reason}]})
         if (body.get("stream_options") or {}).get("include_usage"):
             usage = {"prompt_tokens": 11, "completion_tokens": chunks * each}
             told = {"choices": [], "usage": usage} | behaviour.get("says", {})
@@ -142,11 +151,11 @@ class FakeServer:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
-    async def _fail(self, fault, writer) -> bool:
+    async def _fail(self, fault, behaviour, writer) -> bool:
         """True when the stream is over."""
         if fault == "error-event":
-            error = {"error": {"message": "out of memory", "type": "server", "code": 500}}
-            await _event(writer, error)
+            message = json.loads(f'"{behaviour.get("message", "out of memory")}"')
+            await _event(writer, {"error": {"message": message, "type": "server", "code": 500}})
             await _raw(writer, b"data: [DONE]\n\n")
             writer.write(b"0\r\n\r\n")
             await writer.drain()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -180,6 +182,11 @@ def test_a_fault_of_the_client_itself_is_not_swallowed(load, monkeypatch):
     monkeypatch.setattr("specdecode.workload.load.runner.record_of", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         load()
+
+
+def test_a_load_client_does_not_pay_for_torch():
+    program = "import sys, specdecode.workload.load; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_it_runs_outside_the_main_thread(load):
