@@ -17,7 +17,17 @@ from __future__ import annotations
 
 from specdecode.workload.sweep.analysis import Analysis, analyse
 from specdecode.workload.sweep.arms import Arm
+from specdecode.workload.sweep.journal import read_plan
 from specdecode.workload.sweep.run import SweepProgress, SweepResult, run_sweep
 from specdecode.workload.sweep.spec import SweepSpec
 
-__all__ = ["Analysis", "Arm", "SweepProgress", "SweepResult", "SweepSpec", "analyse", "run_sweep"]
+__all__ = [
+    "Analysis",
+    "Arm",
+    "SweepProgress",
+    "SweepResult",
+    "SweepSpec",
+    "analyse",
+    "read_plan",
+    "run_sweep",
+]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from specdecode.errors import ConfigError
 from specdecode.workload.server_process import ServerCommand
 
+NOT_RECORDED: Final = "(not recorded)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
@@ -59,10 +60,17 @@ class Arm:
         return self.draft_length == 0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-safe. Values of environment variables may be secrets: names only."""
+        """JSON-safe. Values of environment variables may be secrets and are left out."""
         server: object = self.server
         if isinstance(self.server, ServerCommand):
-            server = {"argv": list(self.server.argv), "env": sorted(self.server.env)}
+            env = {name: value and NOT_RECORDED for name, value in sorted(self.server.env.items())}
+            server = {
+                "argv": list(self.server.argv),
+                "env": env,
+                "ready_path": self.server.ready_path,
+                "ready_s": self.server.ready_s,
+                "stop_s": self.server.stop_s,
+            }
         return {
             "name": self.name,
             "server": server,
@@ -73,6 +81,24 @@ class Arm:
             "engine": self.engine,
             "model": self.model,
         }
+
+
+def arm_from_json(value: Mapping[str, Any]) -> Arm:
+    """The arm of a recorded sweep.
+
+    Raises:
+        ConfigError: it needs environment variables, whose values are not recorded.
+    """
+    server = value["server"]
+    if isinstance(server, Mapping):
+        hidden = [name for name, given in server["env"].items() if given]
+        if hidden:
+            raise ConfigError(
+                f"arm {value['name']} was started with {', '.join(hidden)}, whose values are not "
+                "recorded: resume from Python, with the same arms"
+            )
+        server = ServerCommand(**server)
+    return Arm(**{**value, "server": server})
 
 
 def checked(arms: Sequence[Arm]) -> tuple[Arm, ...]:

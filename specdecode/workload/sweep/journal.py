@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from specdecode.durable import written_whole
-from specdecode.errors import UserError
+from specdecode.errors import ConfigError, EvidenceError, UserError
 from specdecode.workload.load.faults import INTERRUPTED
 from specdecode.workload.load.journal import SUMMARY, read_lines
+from specdecode.workload.sweep.arms import Arm, arm_from_json
 from specdecode.workload.sweep.cells import Cell, read_cell
+from specdecode.workload.sweep.spec import SweepSpec
 
 PLAN: Final = "sweep.plan.json"
 FAILURES: Final = "failures.jsonl"
@@ -123,6 +125,25 @@ class SweepFolder:
             f"{self.path} holds another sweep: {', '.join(differ) or 'its plan'} differ; "
             "resume with the settings it began with, or choose a new folder"
         )
+
+
+def read_plan(path: Path) -> tuple[SweepSpec, list[Arm]]:
+    """What a sweep was asked, from its folder.
+
+    Raises:
+        UserError: there is no sweep in the folder.
+        EvidenceError: its plan was damaged.
+        ConfigError: it cannot be started from what is recorded.
+    """
+    if not (path / PLAN).is_file():
+        raise UserError(f"{path} holds no sweep; name the folder that --out named")
+    try:
+        asked = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        return SweepSpec(**asked["spec"]), [arm_from_json(value) for value in asked["arms"]]
+    except ConfigError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise EvidenceError(f"{path / PLAN} is not what a sweep writes ({error})") from error
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

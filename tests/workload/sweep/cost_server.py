@@ -57,7 +57,7 @@ class CostServer:
     async def reply(self, body, writer) -> None:
         self.answered += 1
         if self.fault == "dies" and self.answered > 6:
-            print("the accelerator fell off the bus", flush=True)
+            print("the accelerator fell off the bus", flush=True)  # noqa: T201 - the log of a server
             os._exit(3)
         if self.fault == "refuses" and self.answered % 5 == 0:
             await whole(writer, "500 Internal Server Error", {"error": {"message": "no"}})
@@ -116,7 +116,7 @@ async def main() -> None:
     asked.add_argument("--scale", type=float, default=1.0)
     given = asked.parse_args()
     if given.fault == "start":
-        print("there is no such model", flush=True)
+        print("there is no such model", flush=True)  # noqa: T201
         sys.exit(4)
     server = CostServer(given.k, given.fault, given.scale)
     listening = await asyncio.start_server(server.connection, "127.0.0.1", given.port)
