@@ -13,7 +13,7 @@ from rich.text import Text
 from specdecode.cli.load_live import progress_table
 
 if TYPE_CHECKING:
-    from specdecode.workload.sweep.run import Show, SweepProgress
+    from specdecode.workload.sweep.progress import Show, SweepProgress
 
 
 def show_sweep(console: Console) -> Show:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -113,3 +114,24 @@ def test_it_has_no_pid_before_it_is_started(tmp_path):
     assert server.stop() is None
     with pytest.raises(ConfigError):
         _ = server.pid
+
+
+def test_an_interrupted_wait_for_its_end_leaves_no_server(tmp_path):
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + ANSWER
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            ServerProcess(command(stubborn), tmp_path / "log") as server,
+        ):
+            pid = server.pid
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            server.stop()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not is_running(pid)

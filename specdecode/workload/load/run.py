@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from specdecode.durable import written_whole
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record, read_records
 from specdecode.measurement.spool import RowSpool
@@ -187,7 +188,8 @@ def _conclude(
         energy=energy,
     )
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    with written_whole(folder / SUMMARY) as file:
+        file.write(f"{text}\n".encode())
     return LoadResult(summary, folder)
 
 

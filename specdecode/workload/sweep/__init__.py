@@ -18,7 +18,8 @@ from __future__ import annotations
 from specdecode.workload.sweep.analysis import Analysis, analyse
 from specdecode.workload.sweep.arms import Arm
 from specdecode.workload.sweep.journal import read_plan
-from specdecode.workload.sweep.run import SweepProgress, SweepResult, run_sweep
+from specdecode.workload.sweep.progress import SweepProgress
+from specdecode.workload.sweep.run import SweepResult, run_sweep
 from specdecode.workload.sweep.spec import SweepSpec
 
 __all__ = [

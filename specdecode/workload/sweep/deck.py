@@ -7,12 +7,14 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from specdecode.durable import written_whole
 from specdecode.workload.prompts import Prompt, load_prompts
 from specdecode.workload.split import seeded_hash
 from specdecode.workload.sweep.spec import SweepSpec
+
+_SENT: Final = {"question_id", "category", "turns", "system", "difficulty", "language"}
 
 
 class Deck:
@@ -96,4 +98,6 @@ def _different(prompts: list[Prompt]) -> list[Prompt]:
 
 
 def _line(prompt: Prompt) -> bytes:
-    return json.dumps(prompt.model_dump(mode="json")).encode() + b"\n"
+    """What of a prompt is sent or recorded; checkers and references are not."""
+    fields = prompt.model_dump(mode="json", include=_SENT, exclude_none=True)
+    return json.dumps(fields).encode() + b"\n"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import httpx
@@ -29,36 +26,11 @@ from specdecode.workload.sweep.arms import Arm, checked
 from specdecode.workload.sweep.cells import Cell
 from specdecode.workload.sweep.deck import Deck
 from specdecode.workload.sweep.files import write_files
-from specdecode.workload.sweep.journal import Failure, SweepFolder
+from specdecode.workload.sweep.interrupts import terminated_as_interrupted
+from specdecode.workload.sweep.journal import SweepFolder
 from specdecode.workload.sweep.order import turns
+from specdecode.workload.sweep.progress import Show, SweepProgress
 from specdecode.workload.sweep.spec import SCHEMA, SweepSpec, manifest_of
-
-
-@dataclass
-class SweepProgress:
-    """Where a sweep is; updated in place.
-
-    Attributes:
-        total: cells that were asked for.
-        done: measured, those of earlier calls too.
-        round: under way, from 1.
-        arm: under way.
-        concurrency: under way; None while its server starts.
-        load: of the load run under way.
-        failures: so far.
-    """
-
-    total: int
-    done: int = 0
-    round: int = 0
-    arm: str = ""
-    concurrency: int | None = None
-    load: Progress | None = None
-    failures: list[Failure] = field(default_factory=list)
-
-
-Show = Callable[[SweepProgress], AbstractContextManager[Any]]
-"""Shows progress while the context is open."""
 
 
 @dataclass(frozen=True)
@@ -170,20 +142,24 @@ class _Sweep:
 
     def run(self) -> bool:
         """Whether it was interrupted."""
+        self.cells = self._on_disk()
+        self.progress.done = len(self.cells)
+        try:
+            with terminated_as_interrupted():
+                self._measure_all()
+        except KeyboardInterrupt:
+            self.cells = self._on_disk()  # one may have come to its end at that moment
+            return True
+        return False
+
+    def _on_disk(self) -> list[Cell]:
         known = [
             self.folder.read(arm.name, number, load)
             for number in range(1, self.spec.rounds + 1)
             for arm in self.arms
             for load in self.spec.concurrency
         ]
-        self.cells = [cell for cell in known if cell is not None]
-        self.progress.done = len(self.cells)
-        try:
-            with _terminated_as_interrupted():
-                self._measure_all()
-        except KeyboardInterrupt:
-            return True
-        return False
+        return [cell for cell in known if cell is not None]
 
     def place(self, cell: Cell) -> tuple[int, int, int]:
         """Where a cell stands in a list, whenever it was measured."""
@@ -306,21 +282,3 @@ def _answers(arm: Arm, url: str) -> bool:
 def _unseen(progress: SweepProgress) -> AbstractContextManager[None]:
     del progress
     return nullcontext()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """TERM ends a sweep like Ctrl-C: otherwise servers that it started would outlive it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
