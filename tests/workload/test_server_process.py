@@ -122,16 +122,12 @@ def test_an_interrupted_wait_for_its_end_leaves_no_server(tmp_path):
     def interrupted(*_):
         raise KeyboardInterrupt
 
+    server = ServerProcess(command(stubborn, stop_s=500), tmp_path / "log").__enter__()
     before = signal.signal(signal.SIGALRM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
-        with (
-            pytest.raises(KeyboardInterrupt),
-            ServerProcess(command(stubborn), tmp_path / "log") as server,
-        ):
-            pid = server.pid
-            signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
             server.stop()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert not is_running(pid)
+    assert os.waitpid(server.pid, 0)[1] == signal.SIGKILL  # at once, and not after 500 s
