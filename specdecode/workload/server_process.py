@@ -131,12 +131,14 @@ class ServerProcess:
         process = self._process
         if process is None:
             return None
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(self._command.stop_s)
-        with contextlib.suppress(ProcessLookupError):  # engines leave workers behind
-            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(self._command.stop_s)
+        finally:  # also when a signal cuts the wait short
+            with contextlib.suppress(ProcessLookupError):  # engines leave workers behind
+                os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -113,3 +114,20 @@ def test_it_has_no_pid_before_it_is_started(tmp_path):
     assert server.stop() is None
     with pytest.raises(ConfigError):
         _ = server.pid
+
+
+def test_an_interrupted_wait_for_its_end_leaves_no_server(tmp_path):
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + ANSWER
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    server = ServerProcess(command(stubborn, stop_s=500), tmp_path / "log").__enter__()
+    before = signal.signal(signal.SIGALRM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.stop()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert os.waitpid(server.pid, 0)[1] == signal.SIGKILL  # at once, and not after 500 s
