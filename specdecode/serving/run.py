@@ -16,6 +16,7 @@ from specdecode.decoding import Engine
 from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.metrics import ServerMetrics
+from specdecode.serving.patience import patient
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
 
@@ -107,6 +108,8 @@ def make_server(
         service.app,
         host=settings.host,
         port=settings.port,
+        http=patient(settings.stall_s),
+        ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
