@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 TOKENS = "vllm:generation_tokens_total"
 KV_BYTES = "specdecode:kv_cache_bytes"
 _PATIENCE_S = 5.0
+"""How long an answer of the server is waited for, and how long it stands for what came after."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class Sample:
 
 
 class Sampler:
-    """Samples a server in a thread of its own, from `__enter__` to `__exit__`.
+    """Samples a server in threads of its own, from `__enter__` to `__exit__`.
+
+    What the operating system knows is not kept waiting for what a busy server tells.
 
     Args:
         pid: of the server.
@@ -77,21 +81,30 @@ class Sampler:
         self._process, self._every_s, self._path = psutil.Process(pid), every_s, path
         self._client = httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False)
         self._stop, self._zero = threading.Event(), time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._threads = [
+            threading.Thread(target=work, name=work.__name__, daemon=True)
+            for work in (self._sample_on, self._ask_on)
+        ]
+        self._latest: tuple[float, dict[str, float]] = (0.0, {})
         self.samples: list[Sample] = []
         self.gone = False
 
     def __enter__(self) -> Sampler:
         self._zero = time.monotonic()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def sample(self) -> Sample:
+    def sample(self, told: Mapping[str, float]) -> Sample:
         """One sample now.
+
+        Args:
+            told: what the server says of itself, by metric.
 
         Raises:
             psutil.Error: the process has ended.
@@ -101,7 +114,6 @@ class Sampler:
             memory = self._process.memory_full_info()
             threads = self._process.num_threads()
         fds, connected = self._process.num_fds(), self._process.net_connections("tcp")
-        told = self._told()
         return Sample(
             round(t_s, 3), memory.rss, memory.uss, threads, fds,
             sum(connection.status == psutil.CONN_ESTABLISHED for connection in connected),
@@ -113,7 +125,7 @@ class Sampler:
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
             try:
-                found = self.sample()
+                found = self.sample(self._told())
             except psutil.Error:
                 return None
             if found.is_idle:
@@ -133,11 +145,19 @@ class Sampler:
             if name in series
         }
 
-    def _run(self) -> None:
+    def _ask_on(self) -> None:
+        while not self._stop.is_set():
+            if told := self._told():
+                self._latest = (time.monotonic(), told)
+            self._stop.wait(self._every_s)
+
+    def _sample_on(self) -> None:
         with self._path.open("w", encoding="utf-8") as lines:
             while not self._stop.is_set():
+                when, told = self._latest
+                known = time.monotonic() - when < _PATIENCE_S
                 try:
-                    sample = self.sample()
+                    sample = self.sample(told if known else {})
                 except psutil.Error:
                     self.gone = True
                     return

@@ -116,7 +116,7 @@ def run_soak(plan: Plan, folder: Path, program: Sequence[str] = PROGRAM) -> dict
         "passed": all(check.passed for check in checks),
         "line": _line(plan, checks),
         "checks": [asdict(check) for check in checks],
-        "slope_mb_per_hour": slope_mb_per_hour(series) if judged[0].passed else None,
+        "slope_mb_per_hour": list(slope_mb_per_hour(series)) if judged[0].passed else None,
         "samples": _summary(sampler.samples),
         "idle": {name: s and asdict(s) for name, s in (("before", before), ("after", after))},
         "load": {name: load[name] for name in ("verdict", "errors", "throughput") if name in load},

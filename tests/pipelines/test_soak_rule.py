@@ -161,7 +161,7 @@ def test_a_leak_of_the_allowance_passes_about_as_often_as_the_interval_says(rate
 def test_a_flat_server_with_small_ripples_mostly_passes(rates):
     assert rates["none"][0] == rates["3 MB, lasting 1 s"][0] == 1
     assert rates["3 MB, lasting 10 s"][0] >= 0.9
-    assert rates["saw teeth of 40 MB, 45 s"][0] >= 0.95
+    assert rates["saw teeth of 40 MB, 45 s"][0] >= 0.9
 
 
 def test_what_is_too_restless_to_judge_does_not_pass():
