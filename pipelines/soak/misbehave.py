@@ -231,7 +231,7 @@ def sends_too_much(world: Misbehaviour, chance: random.Random) -> None:
         _expect(world.exchange(head(declared)), 413)
     else:
         pieces = [b" " * 65536] * (world.oversized // 65536 + 1)
-        status = status_of(world.exchange(post_chunked(pieces)))
+        status = status_of(world.exchange(post_chunked(pieces, headers=_CLOSE)))
         if status not in (413, None):  # None: the end of the connection overtook the answer
             raise Unmet(f"a body without end was answered with {status}")
 

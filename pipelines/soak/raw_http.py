@@ -45,10 +45,14 @@ def post(
     return head({**headers, "Content-Length": str(len(data))}, path) + data
 
 
-def post_chunked(pieces: Sequence[bytes], path: str = "/v1/completions") -> bytes:
+def post_chunked(
+    pieces: Sequence[bytes],
+    path: str = "/v1/completions",
+    headers: Mapping[str, str] = JSON_HEADERS,
+) -> bytes:
     """A whole request in chunks, whose length is not declared."""
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece)
-    return head({**JSON_HEADERS, "Transfer-Encoding": "chunked"}, path) + chunks + b"0\r\n\r\n"
+    return head({**headers, "Transfer-Encoding": "chunked"}, path) + chunks + b"0\r\n\r\n"
 
 
 def head(headers: Mapping[str, str], path: str = "/v1/completions") -> bytes:
