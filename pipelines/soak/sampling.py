@@ -113,6 +113,8 @@ class Sampler:
         with self._process.oneshot():
             memory = self._process.memory_full_info()
             threads = self._process.num_threads()
+            if self._process.status() == psutil.STATUS_ZOMBIE:  # holds nothing, and is no sample
+                raise psutil.ZombieProcess(self._process.pid)
         fds, connected = self._process.num_fds(), self._process.net_connections("tcp")
         return Sample(
             round(t_s, 3), memory.rss, memory.uss, threads, fds,
