@@ -38,7 +38,7 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate confirm test mutants bench study lint format ui push pull lock clean distclean
+.PHONY: help install evaluate confirm test mutants bench study soak lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -86,6 +86,9 @@ bench: $(READY) ## how fast decoding and verification are, beside transformers a
 
 study: $(READY) ## how often the default plan errs, on simulated releases (about ten minutes)
 	@OMP_NUM_THREADS=1 '$(PY)' -m pipelines.governance_study $(ARGS)
+
+soak: $(READY) ## does the server's memory stay flat? ten minutes of load and ill-behaved clients (ARGS='--minutes 60')
+	@'$(PY)' -m pipelines.soak $(ARGS)
 
 lint: $(READY) ## ruff, mypy, import order
 	@'$(PY)' -m ruff check .

@@ -104,7 +104,7 @@ def _nucleus(probs: Tensor, top_p: float) -> Tensor:
     """Keep the most likely tokens up to and including the one that reaches `top_p`."""
     ordered, index = probs.sort(dim=-1, descending=True, stable=True)
     before = ordered.cumsum(-1) - ordered
-    before[..., 0] = 0  # the most likely token stays, however small top_p is
+    before[..., 0] = -1  # the most likely token stays, even if float32 rounds top_p to 0
     kept = torch.zeros_like(probs, dtype=torch.bool).scatter(-1, index, before < top_p)
     return _renormalised(probs * kept)
 

@@ -16,6 +16,7 @@ from specdecode.serving.errors import ApiError
 from specdecode.serving.settings import ServerSettings
 
 _COMPLETION_TOKENS = 16  # OpenAI's default for completions; chat goes on to the limit
+_LONGEST_ID = 18  # digits of a token id; Python refuses to read thousands of them
 
 # Fields that would change what comes out. To pass over them would answer another question.
 _NOT_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
@@ -155,6 +156,7 @@ class Ask:
 def _json(body: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(body)
+        json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -196,8 +198,8 @@ def _params(asked: _Body, max_tokens: int, shown: int | None) -> SamplingParams:
 
 
 def _token(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ApiError(400, f"'logit_bias': {text!r} is no token id", param="logit_bias")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_ID):
+        raise ApiError(400, f"'logit_bias': {text[:40]!r} is no token id", param="logit_bias")
     return int(text)
 
 

@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -46,7 +46,8 @@ async def read_body(http: HttpRequest, most: int, stall_s: float) -> bytes:
     body = bytearray()
     while True:
         try:
-            message = await asyncio.wait_for(http.receive(), stall_s)
+            async with asyncio.timeout(stall_s):
+                message = await http.receive()
         except TimeoutError as error:
             raise ApiError(408, f"nothing of the body came for {stall_s:g} s") from error
         if message["type"] == "http.disconnect":
@@ -139,7 +140,7 @@ class Exchange:
         results, drafting = self._in_order()
         return JSONResponse(self.answer.whole(results, drafting, self._queue_s()))
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
         """The stream, event by event."""
         ask, answer = self.answer.ask, self.answer
         texts = [TextStream(answer.tokenizer, ask.params.stop) for _ in self.replies]
@@ -243,13 +244,15 @@ class _EventStream(Response):
             writing.cancel()
             gone.cancel()
             self._exchange.cancel()  # means nothing to replies that have ended
+            await asyncio.wait({writing, gone})
 
     async def _write(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         try:
-            async for event in self._exchange.events():
-                await self._send(send, event, more=True)
+            async with contextlib.aclosing(self._exchange.events()) as events:
+                async for event in events:
+                    await self._send(send, event, more=True)
             await self._send(send, b"", more=False)
         except TimeoutError:  # the client does not read; what is left would fill the memory
             log.warning("a client left %g s of stream unread; it is let go", self._exchange.stall_s)
@@ -258,7 +261,9 @@ class _EventStream(Response):
 
     async def _send(self, send: Send, body: bytes, *, more: bool) -> None:
         message = {"type": "http.response.body", "body": body, "more_body": more}
-        await asyncio.wait_for(send(message), self._exchange.stall_s)
+        # Not wait_for: it can swallow a cancellation, and then the task waits for ever.
+        async with asyncio.timeout(self._exchange.stall_s):
+            await send(message)
 
 
 async def _disconnected(receive: Receive) -> None:

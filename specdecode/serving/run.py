@@ -17,6 +17,7 @@ from specdecode.errors import ConfigError
 from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.metrics import ServerMetrics
+from specdecode.serving.patience import patient
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
 
@@ -130,6 +131,8 @@ def make_server(
         service.app,
         host=settings.host,
         port=settings.port,
+        http=patient(settings.stall_s),
+        ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
