@@ -77,7 +77,8 @@ def how_to_install(name: str) -> str:
 def find_environment(name: str, home: Path = HOME) -> Path | None:
     """Folder of an engine's environment; None unless it is whole and of the locked versions."""
     folder = home / name
-    return folder.absolute() if _ready(external(name), folder).is_file() else None
+    whole = _ready(external(name), folder).is_file() and interpreter(folder).exists()
+    return folder.absolute() if whole else None
 
 
 def environment(name: str, home: Path = HOME) -> Path:
@@ -118,10 +119,9 @@ def install(name: str, home: Path = HOME, run: Run | None = None) -> Path:
     """
     what, start = external(name), run or _start
     folder = home / name
-    ready = _ready(what, folder)
-    if ready.is_file():
+    if (found := find_environment(name, home)) is not None:
         say(f"{name}: {folder} is there.")
-        return folder.absolute()
+        return found
     if folder.exists():
         say(f"{name}: {folder} is unfinished or of other versions; starting over.")
         shutil.rmtree(folder)
@@ -144,14 +144,12 @@ def install(name: str, home: Path = HOME, run: Run | None = None) -> Path:
         [python, "-c", f"import {what.module}"],
         f"{name}: installed, but it does not load on this machine (its message is above)",
     )
-    ready.touch()
+    _ready(what, folder).touch()
     return folder.absolute()
 
 
 def _ready(what: External, folder: Path) -> Path:
     """Named after what is installed, so that other versions are another name."""
-    if not interpreter(folder).exists():
-        return folder / ".none"
     digest = hashlib.sha256(what.lock_path.read_bytes()).hexdigest()[:16]
     return folder / f".ready-{digest}"
 

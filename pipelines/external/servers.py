@@ -34,7 +34,7 @@ def vllm_command(
     context: int = CONTEXT,
     threads: int = THREADS,
 ) -> ServerCommand:
-    """vLLM on the CPU, in bfloat16.
+    """Start vLLM on the CPU, in bfloat16.
 
     Args:
         environment: of vLLM.
@@ -55,10 +55,10 @@ def vllm_command(
         *("--generation-config", "vllm"),
         "--enforce-eager",
         "--no-enable-prefix-caching",
-        *("--per-request-spec-decode-metrics", "summary"),
     ]
-    if speculative is not None:
+    if speculative is not None:  # vLLM refuses the metrics without it
         argv += ["--speculative-config", json.dumps(dict(speculative), sort_keys=True)]
+        argv += ["--per-request-spec-decode-metrics", "summary"]
     return ServerCommand(
         argv,
         {
@@ -76,12 +76,12 @@ def vllm_command(
 
 
 def draft_model(folder: Path, tokens: int = 5) -> dict[str, Any]:
-    """vLLM's configuration for a draft model."""
+    """Configuration of vLLM for a draft model."""
     return {"method": "draft_model", "model": str(folder), "num_speculative_tokens": tokens}
 
 
 def ngram(tokens: int = 5) -> dict[str, Any]:
-    """vLLM's configuration for prompt lookup."""
+    """Configuration of vLLM for prompt lookup."""
     return {
         "method": "ngram",
         "num_speculative_tokens": tokens,
@@ -100,7 +100,7 @@ def llama_cpp_command(
     context: int = CONTEXT,
     threads: int = THREADS,
 ) -> ServerCommand:
-    """llama.cpp's server, in the precision of the file.
+    """Start the server of llama.cpp, in the precision of the file.
 
     Args:
         environment: of llama.cpp.
