@@ -30,7 +30,7 @@ def lock_lines() -> list[str]:
         for dist in metadata.distributions()
         if dist.name.lower() not in LEFT_OUT
     }
-    return sorted({*lines, *CONDITIONAL}, key=str.lower)
+    return sorted({*lines, *CONDITIONAL}, key=lambda line: line.lower().split("==")[0])
 
 
 def main() -> int:

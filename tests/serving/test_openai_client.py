@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import openai
 import pytest
 
 from tests.serving.servers import NAME, serving, tiny_engine
 from tests.serving.test_api import PROMPT
-
-openai = pytest.importorskip("openai", reason="pip install openai, to try its client")
 
 MESSAGES = [{"role": "user", "content": PROMPT}]
 
