@@ -34,6 +34,8 @@ REPORT = Path("reports/external/audit-vllm.json")
 WORK = Path(".external/audit")
 BASELINE = "plain"
 PLANTED = "synthetic"
+_TOKENS = 3
+"""Drafted at a time. The audit needs accepted and rejected tokens, not speed."""
 _ASK_S = 60.0
 
 
@@ -53,13 +55,13 @@ class Arm:
 def arms(models: Models) -> dict[str, Arm]:
     """All arms, by name."""
     folder = str(models.draft)
-    drafted = draft_model(models.draft)
-    planted = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 3.0}
+    drafted = draft_model(models.draft, _TOKENS)
+    planted = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5}
     return {
         BASELINE: Arm(None, None),
         "draft_model": Arm(drafted, folder),
         # The audit asks this project's prompt lookup where vLLM's would lean: much the same place.
-        "ngram": Arm(ngram(), "prompt-lookup"),
+        "ngram": Arm(ngram(_TOKENS), "prompt-lookup"),
         PLANTED: Arm({**drafted, **planted}, folder),
     }
 

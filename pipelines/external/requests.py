@@ -116,13 +116,17 @@ def send(
         done: is told how many are there.
 
     Raises:
-        EngineError: the server failed, or did not tell token ids.
+        EngineError: the server failed, is gone, or did not tell token ids.
     """
     rows: list[dict[str, Any]] = []
     with httpx.Client(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client:
 
         def one(ask: Ask) -> dict[str, Any]:
-            return row_of(ask, arm, client.post("/v1/completions", json=ask.body()))
+            try:
+                answer = client.post("/v1/completions", json=ask.body())
+            except httpx.HTTPError as error:
+                raise EngineError(f"request {ask.index} of arm {arm}: {error}") from error
+            return row_of(ask, arm, answer)
 
         with ThreadPoolExecutor(CLIENTS) as pool:
             for row in pool.map(one, requests):

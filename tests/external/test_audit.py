@@ -52,10 +52,11 @@ def reply(arm, requests, models):
     return {"version": "9.9", "rule": {"seen": "clean", "findings": []}, "rows": rows}
 
 
-def evidence_of(models, chosen, rounds=12):
+def evidence_of(models, chosen, rounds=16):
     return audit.run(models, chosen, rounds=rounds, seed=5, alpha=0.01, threads=1)
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_found_and_plain_decoding_is_not_blamed(instead, models):
     found = evidence_of(models, ["draft_model", "synthetic"])
 
@@ -64,7 +65,7 @@ def test_a_planted_fault_is_found_and_plain_decoding_is_not_blamed(instead, mode
     drafted = found["arms"]["draft_model"]
     assert drafted["acceptance"]["acceptance_rate"] == 3 / 8
     assert drafted["acceptance"]["mean_acceptance_length"] == 2.5
-    assert drafted["refused"] == {"t1-min_p: HTTP 400: no min_p": 12}
+    assert drafted["refused"] == {"t1-min_p: HTTP 400: no min_p": 16}
     assert "t1-min_p" not in drafted["replies"]
     assert found["arms"]["plain"]["acceptance"] is None
     assert found["arms"]["plain"]["refused"] == {}

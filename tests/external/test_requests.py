@@ -7,7 +7,7 @@ import itertools
 import httpx
 import pytest
 
-from pipelines.external.requests import SETTINGS, Ask, asks, row_of
+from pipelines.external.requests import SETTINGS, Ask, asks, row_of, send
 from pipelines.external.servers import draft_model, ngram, vllm_command
 from specdecode import SamplingParams
 from specdecode.audit.rows import read_rows
@@ -111,3 +111,8 @@ def test_vllm_is_asked_for_acceptance_only_where_something_drafts(tmp_path):
     assert not any("spec" in part for part in plain)
     assert "--per-request-spec-decode-metrics" in drafts
     assert draft_model(tmp_path, 4)["num_speculative_tokens"] == 4
+
+
+def test_a_server_that_is_gone_is_one_sentence():
+    with pytest.raises(EngineError, match=r"request 3 of arm plain: .*refused"):
+        send("http://127.0.0.1:9", [ASK], "plain", lambda _: None)
