@@ -1,8 +1,8 @@
 """The audit of a real vLLM: is what it emits the target's own, with speculation and without?
 
-One server an arm, all with the same requests. The last arm is a planted fault: vLLM's synthetic
-acceptance keeps draft tokens at a fixed rate, whatever the target says of them. An audit that
-does not find it shows nothing about the others.
+One server an arm, all with the same requests. vLLM 0.32.0 for CPU has a fault in how it samples
+under speculation; the arms that end in `-mended` run without it, and the others show that the audit
+finds it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ SCHEMA = "specdecode.external-audit/1"
 REPORT = Path("reports/external/audit-vllm.json")
 WORK = Path(".external/audit")
 BASELINE = "plain"
-PLANTED = "synthetic"
 _TOKENS = 3
 """Drafted at a time. The audit needs accepted and rejected tokens, not speed."""
 _ASK_S = 60.0
@@ -46,23 +45,34 @@ class Arm:
     Attributes:
         speculative: its `--speculative-config`; None decodes plainly.
         draft: what the audit is told of the draft.
+        mended: see `vllm_command`.
     """
 
     speculative: Mapping[str, Any] | None
     draft: str | None
+    mended: bool = False
+
+    @property
+    def faulty(self) -> bool:
+        """Whether sampling parameters do not reach what is drafted."""
+        return self.speculative is not None and not self.mended
+
+    def asked(self, requests: Sequence[Ask]) -> list[Ask]:
+        """Requests that do not end the engine: with the fault, top-k indexes beyond its array."""
+        return [ask for ask in requests if not (self.faulty and ask.params.top_k)]
 
 
 def arms(models: Models) -> dict[str, Arm]:
     """All arms, by name."""
     folder = str(models.draft)
-    drafted = draft_model(models.draft, _TOKENS)
-    planted = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.5}
+    draft, lookup = draft_model(models.draft, _TOKENS), ngram(_TOKENS)
     return {
         BASELINE: Arm(None, None),
-        "draft_model": Arm(drafted, folder),
+        "draft_model": Arm(draft, folder),
         # The audit asks this project's prompt lookup where vLLM's would lean: much the same place.
-        "ngram": Arm(ngram(_TOKENS), "prompt-lookup"),
-        PLANTED: Arm({**drafted, **planted}, folder),
+        "ngram": Arm(lookup, "prompt-lookup"),
+        "draft_model-mended": Arm(draft, folder, mended=True),
+        "ngram-mended": Arm(lookup, "prompt-lookup", mended=True),
     }
 
 
@@ -93,9 +103,13 @@ def run(
     collected = {}
     for name in names:
         command = vllm_command(
-            folder, models.target, speculative=known[name].speculative, threads=threads
+            folder,
+            models.target,
+            speculative=known[name].speculative,
+            threads=threads,
+            mended=known[name].mended,
         )
-        collected[name] = collect(name, command, requests)
+        collected[name] = collect(name, command, known[name].asked(requests))
     reports = judge({n: c["rows"] for n, c in collected.items()}, known, target, alpha)
     return {
         "schema": SCHEMA,
@@ -170,6 +184,7 @@ def _evidence(
     found = report.to_json()
     greedy = found["greedy"]
     return {
+        "mended": arm.mended,
         "speculative_config": _without_paths(arm.speculative, models),
         "acceptance_rule": collected["rule"],
         "acceptance": _acceptance(rows),

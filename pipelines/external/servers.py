@@ -22,6 +22,7 @@ NAME = "target"
 """Of the model, in requests."""
 
 _LAUNCHER = Path(__file__).with_name("llama_cpp_server.py")
+_MEND = Path(__file__).with_name("mend")
 _QUIET = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
@@ -33,6 +34,7 @@ def vllm_command(
     max_num_seqs: int = SLOTS,
     context: int = CONTEXT,
     threads: int = THREADS,
+    mended: bool = False,
 ) -> ServerCommand:
     """Start vLLM on the CPU, in bfloat16.
 
@@ -44,6 +46,8 @@ def vllm_command(
         max_num_seqs: replies at a time.
         context: most tokens of prompt and reply together.
         threads: that compute.
+        mended: whether sampling parameters reach drafted positions, which in this version on the
+            CPU they do not (see docs/external.md). Plain decoding is the same either way.
     """
     argv = [
         # The command `vllm` looks for packages that do not load beside a CPU build of torch.
@@ -69,7 +73,7 @@ def vllm_command(
             "VLLM_USE_V2_MODEL_RUNNER": "0",  # the other one refuses ngram and draft_model
             "VLLM_SERVER_DEV_MODE": "1",  # shows its configuration
             "VLLM_NO_USAGE_STATS": "1",
-            "PYTHONPATH": "",
+            "PYTHONPATH": str(_MEND) if mended else "",
         },
         ready_s=600.0,
     )

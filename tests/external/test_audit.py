@@ -26,13 +26,14 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def instead(monkeypatch, models, tmp_path):
-    """This engine answers in place of vLLM; the planted arm is the draft's own output."""
+    """This engine answers in place of vLLM; with the fault it is the draft that answers."""
     monkeypatch.setattr(audit, "environment", lambda _: tmp_path / "vllm")
-    monkeypatch.setattr(audit, "collect", lambda arm, _, requests: reply(arm, requests, models))
+    answer = lambda arm, _, requests: reply(arm, requests, models)  # noqa: E731
+    monkeypatch.setattr(audit, "collect", answer)
 
 
 def reply(arm, requests, models):
-    engine = Engine.load(models.draft if arm == audit.PLANTED else models.target)
+    engine = Engine.load(models.draft if audit.arms(models)[arm].faulty else models.target)
     made = engine.generate([a.prompt for a in requests], [a.params for a in requests])
     rows = []
     for ask, result in zip(requests, made, strict=True):
@@ -57,16 +58,22 @@ def evidence_of(models, chosen, rounds=16):
 
 
 @pytest.mark.slow
-def test_a_planted_fault_is_found_and_plain_decoding_is_not_blamed(instead, models):
-    found = evidence_of(models, ["draft_model", "synthetic"])
+def test_the_fault_is_found_and_neither_plain_nor_mended_decoding_is_blamed(instead, models):
+    found = evidence_of(models, ["draft_model", "draft_model-mended"])
 
     verdicts = {name: arm["verdict"] for name, arm in found["arms"].items()}
-    assert verdicts == {"plain": "lossless", "draft_model": "lossless", "synthetic": "biased"}
-    drafted = found["arms"]["draft_model"]
+    assert verdicts == {
+        "plain": "lossless",
+        "draft_model": "biased",
+        "draft_model-mended": "lossless",
+    }
+    drafted = found["arms"]["draft_model-mended"]
     assert drafted["acceptance"]["acceptance_rate"] == 3 / 8
     assert drafted["acceptance"]["mean_acceptance_length"] == 2.5
     assert drafted["refused"] == {"t1-min_p: HTTP 400: no min_p": 16}
     assert "t1-min_p" not in drafted["replies"]
+    assert "t1-top_k" not in found["arms"]["draft_model"]["replies"], "that would end vLLM"
+    assert drafted["replies"]["t1-top_k"] == 16
     assert found["arms"]["plain"]["acceptance"] is None
     assert found["arms"]["plain"]["refused"] == {}
 
