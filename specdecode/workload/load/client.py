@@ -59,17 +59,23 @@ class Connections:
     for every request, which at some hundred of them takes longer than the requests do.
 
     Proxies and .netrc of the environment are not used: a load test through a proxy measures it.
+
+    Args:
+        spec: of the run.
+        kept: whether a connection serves one request after another. A server that closes it after
+            a reply would lose the next request, which nothing may send twice.
     """
 
-    def __init__(self, spec: LoadSpec) -> None:
+    def __init__(self, spec: LoadSpec, *, kept: bool = True) -> None:
         self._spec = spec
+        self._kept = int(kept)
         self._tls = httpx.create_ssl_context()
         self._all: list[httpx.AsyncClient] = []
         self._idle: list[httpx.AsyncClient] = []
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client that nobody else uses; it keeps its connection for the next request."""
+        """A client that nobody else uses; it may keep its connection for the next request."""
         client = self._idle.pop() if self._idle else self._new()
         try:
             yield client
@@ -80,7 +86,7 @@ class Connections:
         spec = self._spec
         client = httpx.AsyncClient(
             verify=self._tls,
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=self._kept),
             timeout=httpx.Timeout(spec.idle_timeout_s, connect=spec.connect_timeout_s, pool=None),
             trust_env=False,
             follow_redirects=False,

@@ -107,6 +107,14 @@ class EngineSide:
         except LossyEngineError as error:
             raise LossyEngineError(f"{error}. --allow-lossy measures it all the same") from error
 
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether a connection is still there after a stream. llama.cpp closes it at once.
+
+        Seen with its build of late 2026, whose streams promise `Keep-Alive: timeout=5`.
+        """
+        return self.detected.engine != "llama.cpp"
+
     def witness(self) -> dict[str, Any]:
         """What the server said of itself before the load, for the manifest."""
         adapter, facts = self.detected.adapter, self.detected.facts

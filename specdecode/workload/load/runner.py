@@ -118,7 +118,8 @@ class Runner:
         """
         outcome = Outcome(self._started)
         with on_signals(lambda: self._halt(INTERRUPTED)):
-            async with Connections(self._spec) as connections:
+            kept = self._engine is None or self._engine.keeps_connections
+            async with Connections(self._spec, kept=kept) as connections:
                 if await self._warm_up(connections):
                     outcome = await self._measure(connections)
         if self._bug is not None:

@@ -31,6 +31,7 @@ class FakeServer:
         headers: of all requests.
         closed_early: streams that the client closed.
         connections: opened so far.
+        hangs_up: whether it closes the connection after a stream, without a word of it.
         fault_of: fault by place of the request, for those that the request does not name.
         closes_when_asked_again: closes a connection, without a word, when a second request comes.
     """
@@ -40,6 +41,7 @@ class FakeServer:
     headers: list[dict[str, str]] = field(default_factory=list)
     closed_early: int = 0
     connections: int = 0
+    hangs_up: bool = False
     fault_of: dict[int, str] = field(default_factory=dict)
     closes_when_asked_again: bool = False
     url: str = ""
@@ -104,7 +106,7 @@ class FakeServer:
                 await stack.enter_async_context(self._one_at_a_time)
                 await asyncio.sleep(behaviour["service_s"])
             await self._stream(path, body, behaviour, fault, writer)
-        return fault is None
+        return fault is None and not self.hangs_up
 
     async def _stream(self, path, body, behaviour, fault, writer) -> None:
         writer.write(

@@ -180,6 +180,18 @@ def test_a_connection_is_used_again_after_a_whole_reply_and_not_after_a_cut_one(
     assert fake.connections == 1 + 3
 
 
+def test_llama_cpp_closes_after_each_stream_and_no_request_is_lost_by_it(load, fake):
+    """It used to be told as `disconnected`, now and then, though the server was well."""
+    fake.hangs_up = True
+    side = EngineSide.find(fake.url, "llama.cpp", None)
+    before = fake.connections
+
+    found = load(concurrency=2, requests=40, engine=side)
+
+    assert found.complete, found.summary["verdict"]["line"]
+    assert fake.connections - before >= 40
+
+
 @pytest.mark.parametrize("engine", wire.ALL, ids=lambda e: e.name)
 def test_acceptance_is_read_from_every_engine_that_tells_it(load, engine):
     with WireServer(engine.routes()) as server:
