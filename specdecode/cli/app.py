@@ -20,6 +20,7 @@ from specdecode.cli.plan import plan_app
 from specdecode.cli.plan_amend import amend_command
 from specdecode.cli.plan_seal import seal_command
 from specdecode.cli.serve import serve_command
+from specdecode.cli.sweep import sweep_command
 from specdecode.cli.vault import vault_app
 from specdecode.cli.verify import verify_command
 from specdecode.cli.version import version_command
@@ -36,6 +37,7 @@ app.command("generate")(generate_command)
 app.command("serve")(serve_command)
 app.command("audit")(audit_command)
 app.command("load")(load_command)
+app.command("sweep")(sweep_command)
 app.command("decide")(decide_command)
 plan_app.command("seal")(seal_command)
 plan_app.command("amend")(amend_command)

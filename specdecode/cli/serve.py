@@ -16,6 +16,7 @@ from specdecode.cli.target import DEFAULT_TARGET, find_target
 from specdecode.errors import ConfigError, EngineError
 
 _NO_DRAFT = "none"
+_DEFAULT_LENGTH = 4
 _LIMITS = "Limits"
 _WARM_UP_TOKENS = 4
 _LAST_STEP_S = 10.0  # a step under way can't be cut short
@@ -33,8 +34,19 @@ def serve_command(
         str, typer.Option(help="Verification rule: token, block or match.")
     ] = "block",
     num_speculative_tokens: Annotated[
-        str, typer.Option(help="Draft tokens a step: 1 to 64, or adaptive.")
-    ] = "4",
+        str | None,
+        typer.Option(
+            help="Draft tokens a step: 1 to 64, or adaptive; by default 4, or the most of "
+            "--draft-lengths."
+        ),
+    ] = None,
+    draft_lengths: Annotated[
+        str | None,
+        typer.Option(
+            help="Draft tokens by the number of replies decoded together: a file that `sweep` "
+            "writes, or JSON such as [[1, 4, 5], [5, 64, 0]]."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto",
     served_model_name: Annotated[
@@ -70,11 +82,15 @@ def serve_command(
     Example: specdecode serve --port 8000
     """
     from specdecode import Engine, SamplingParams
+    from specdecode.serving.lengths import DraftLengths
     from specdecode.serving.run import make_server, make_service
     from specdecode.serving.settings import ServerSettings
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     no_progress_in_a_pipe()
+    lengths = None if draft_lengths is None else DraftLengths.read(draft_lengths)
+    if num_speculative_tokens is None:
+        num_speculative_tokens = str((lengths and lengths.most) or _DEFAULT_LENGTH)
     settings = ServerSettings(
         model_name=served_model_name or Path(target).name,
         host=host,
@@ -87,6 +103,7 @@ def serve_command(
         deadline_s=deadline or None,
         api_key=api_key,
         guard=guard,
+        draft_lengths=lengths,
     )
     with stderr().status("loading"):
         engine = Engine.load(

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from specdecode.decoding import Engine
+from specdecode.errors import ConfigError
 from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.metrics import ServerMetrics
@@ -41,8 +42,9 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
     """Everything behind the socket; the app starts the scheduler.
 
     Raises:
-        ConfigError: the engine's rule cannot serve.
+        ConfigError: the engine's rule cannot serve, or it cannot draft what the settings ask for.
     """
+    _check_lengths(engine, settings)
     metrics = ServerMetrics(settings.model_name, engine.num_speculative_tokens)
     guard = None
     # An adaptive draft length weighs the costs itself.
@@ -55,10 +57,31 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
         deadline_s=settings.deadline_s,
         watchers=[metrics],
         guard=guard,
+        draft_lengths=settings.draft_lengths,
     )
     state = dict if guard is None else guard.state
     app = make_app(engine, scheduler, settings, metrics, state)
     return Service(app, scheduler, metrics)
+
+
+def _check_lengths(engine: Engine, settings: ServerSettings) -> None:
+    lengths = settings.draft_lengths
+    if lengths is None:
+        return
+    if engine.is_adaptive:
+        raise ConfigError(
+            "an adaptive draft length weighs the load itself: give draft lengths by load, or "
+            "'adaptive', and not both"
+        )
+    if engine.drafter is None and lengths.most:
+        raise ConfigError(
+            f"the draft lengths go up to {lengths.most}, but there is no draft: name one"
+        )
+    if lengths.most > engine.num_speculative_tokens:
+        raise ConfigError(
+            f"the draft lengths go up to {lengths.most}, but the engine drafts "
+            f"{engine.num_speculative_tokens} at most: raise num_speculative_tokens"
+        )
 
 
 class _Server(uvicorn.Server):

@@ -10,13 +10,16 @@ from collections import deque
 from collections.abc import Sequence
 
 from specdecode.decoding import Engine
+from specdecode.decoding.lengths import MakeLength
 from specdecode.decoding.memory import is_out_of_memory, release
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import finished
 from specdecode.decoding.running import Added
+from specdecode.drafting.length import FixedLength
 from specdecode.errors import NumericalError
 from specdecode.serving.errors import ApiError, queue_is_full, shutting_down, too_late
 from specdecode.serving.guard import AcceptanceGuard
+from specdecode.serving.lengths import DraftLengths
 from specdecode.serving.replies import Delta, Drafting, Reply, Watcher
 
 log = logging.getLogger("specdecode.serving")
@@ -36,6 +39,7 @@ class Scheduler:
         deadline_s: seconds a reply may take; None for any.
         watchers: told what happens.
         guard: decides whether a slot drafts; None where the engine decides.
+        draft_lengths: most that is drafted, by the number of replies; None for the engine's own.
     """
 
     def __init__(
@@ -47,10 +51,15 @@ class Scheduler:
         deadline_s: float | None = None,
         watchers: Sequence[Watcher] = (),
         guard: AcceptanceGuard | None = None,
+        draft_lengths: DraftLengths | None = None,
     ) -> None:
         self.engine, self._queue, self._deadline_s = engine, queue, deadline_s
         self._slots, self._watchers, self._guard = slots, watchers, guard
-        self._batch = engine.open(slots=slots, lengths=None if guard is None else guard.lengths_of)
+        lengths: MakeLength | None = None if guard is None else guard.lengths_of
+        if draft_lengths is not None:
+            own = lengths or (lambda _request: FixedLength(engine.num_speculative_tokens))
+            lengths = draft_lengths.capping(own, lambda: len(self._batch.requests))
+        self._batch = engine.open(slots=slots, lengths=lengths)
         self._waiting: deque[Reply] = deque()
         self._running: dict[Request, Reply] = {}
         self._change = threading.Condition()

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from specdecode.errors import ConfigError
+from specdecode.serving.lengths import DraftLengths
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class ServerSettings:
             counts as gone.
         api_key: bearer token of /v1 and /server_info; None leaves them open.
         guard: whether slots go on without drafts where drafts do not pay.
+        draft_lengths: draft tokens a step by the number of replies decoded together; None for the
+            engine's own at any load.
 
     Raises:
         ConfigError: naming the setting.
@@ -45,6 +48,7 @@ class ServerSettings:
     stall_s: float = 60.0
     api_key: str | None = None
     guard: bool = True
+    draft_lengths: DraftLengths | None = None
 
     def __post_init__(self) -> None:
         least = {
