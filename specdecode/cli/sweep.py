@@ -169,7 +169,8 @@ def sweep_command(
     eval_sets/prompts --out sweep
 
     Example: specdecode sweep --plain 'vllm serve M --port {port}' --speculative 'vllm serve M
-    --port {port} --speculative-config {"model":"D","num_speculative_tokens":{k}}' --prompts P
+    --port {port} --speculative-config.method draft_model --speculative-config.model D
+    --speculative-config.num_speculative_tokens {k}' --prompts eval_sets/prompts --out sweep
     """
     from specdecode.cli.sweep_options import numbers, which_arms
     from specdecode.workload.sweep import SweepSpec, read_plan

@@ -72,6 +72,7 @@ def on_signals(halt: Callable[[], None]) -> Iterator[None]:
     """
     loop = asyncio.get_running_loop()
     caught = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in caught}
 
     def first() -> None:
         halt()
@@ -80,6 +81,8 @@ def on_signals(halt: Callable[[], None]) -> Iterator[None]:
     def release() -> None:
         for number in caught:
             loop.remove_signal_handler(number)
+            if before[number] is not None:  # the loop would leave the system's own
+                signal.signal(number, before[number])
 
     try:
         for number in caught:

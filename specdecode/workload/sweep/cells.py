@@ -58,6 +58,7 @@ class Cell:
             "arm": self.arm,
             "round": self.round,
             "concurrency": self.concurrency,
+            "started_at": said["started_at"],
             "status": said["verdict"]["status"],
             "whole": self.whole,
             "requests": said["verdict"]["sent"],

@@ -142,7 +142,7 @@ def run_sweep(
         "failures": [asdict(failure) for failure in sweep.folder.failures()],
         "cells": [
             cell.to_json(str(sweep.folder.cell(*cell.key).relative_to(folder)))
-            for cell in sweep.cells
+            for cell in sorted(sweep.cells, key=sweep.place)
         ],
         "points": analysis.points,
         "crossovers": analysis.crossovers,
@@ -184,6 +184,11 @@ class _Sweep:
         except KeyboardInterrupt:
             return True
         return False
+
+    def place(self, cell: Cell) -> tuple[int, int, int]:
+        """Where a cell stands in a list, whenever it was measured."""
+        names = [arm.name for arm in self.arms]
+        return cell.round, names.index(cell.arm), cell.concurrency
 
     def status(self, *, interrupted: bool) -> str:
         """See `SweepResult.status`."""
@@ -264,7 +269,6 @@ class _Sweep:
             server_pid=server.pid,
             show=self._watch,
         )
-        _catch_terminate()  # the load run had the signal, and gave it back to the system
         if result.summary["verdict"]["stopped"] == INTERRUPTED:
             raise KeyboardInterrupt
         cell = self.folder.read(arm.name, number, load)
@@ -309,19 +313,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _catch_terminate() -> None:
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _interrupt)
-
-
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
     """TERM ends a sweep like Ctrl-C: otherwise servers that it started would outlive it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
-    _catch_terminate()
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
