@@ -10,6 +10,7 @@ PROFILE ?= full
 PORT    ?= 5000
 ARGS    ?=
 JOBS    ?= 2
+ENGINES ?= vllm llama.cpp
 # The set in this repository is for trying the procedure: its key is public (docs/confirmation.md).
 VAULT   ?= eval_sets/confirmation
 KEYS    ?= $(VAULT)/demonstration.key
@@ -38,7 +39,7 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate confirm test mutants bench study lint format ui push pull lock clean distclean
+.PHONY: help install evaluate confirm test external mutants bench study lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -76,6 +77,9 @@ test: $(READY) ## run all tests, JOBS at a time; ARGS='-k name' for some
 	@# One thread a process: two that want all cores wait for each other more than they compute.
 	@OMP_NUM_THREADS=1 '$(PY)' -m pytest --numprocesses '$(JOBS)' --dist loadscope $(ARGS)
 
+external: $(READY) ## install vLLM and llama.cpp for the tests that need them; ENGINES=llama.cpp for one
+	@'$(PY)' -m pipelines.external install $(ENGINES)
+
 mutants: $(READY) ## change the gate's code one place at a time; do its tests see it? (ARGS='decide.py' for one file)
 	@OMP_NUM_THREADS=1 '$(PY)' -m tests.governance.mutants --jobs '$(JOBS)' $(ARGS)
 
@@ -112,7 +116,7 @@ lock: $(READY) ## write requirements.lock anew from what requirements.in resolve
 
 clean: ## remove caches and scratch copies; results and .venv stay
 	@rm -rf .workspaces .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	@find . -path './$(VENV)' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . \( -path './$(VENV)' -o -path ./.external \) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## also remove .venv
-	@rm -rf '$(VENV)'
+distclean: clean ## also remove .venv and external engines
+	@rm -rf '$(VENV)' .external

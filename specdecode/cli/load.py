@@ -136,6 +136,14 @@ def load_command(
             rich_help_panel=_REPLIES,
         ),
     ] = False,
+    sampling: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings to draw from, one a JSON line: temperature, top_k, logit_bias, … and a "
+            "weight.",
+            rich_help_panel=_REPLIES,
+        ),
+    ] = None,
     body: Annotated[
         str | None,
         typer.Option(help="More fields of the request, as JSON.", rich_help_panel=_REPLIES),
@@ -204,6 +212,14 @@ def load_command(
         int | None,
         typer.Option(help="Process to watch, if it runs here.", rich_help_panel=_REPORT),
     ] = None,
+    allow_lossy: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lossy",
+            help="Measure a server although its settings change its target's distribution.",
+            rich_help_panel=_REPORT,
+        ),
+    ] = False,
     arm: Annotated[
         str, typer.Option(help="Name of the arm in the rows.", rich_help_panel=_REPORT)
     ] = "load",
@@ -235,6 +251,7 @@ def load_command(
         return
     if url is None:
         raise ConfigError("give the address of a server, such as http://127.0.0.1:8000")
+    from specdecode.workload.load.sampling import read_mix
     from specdecode.workload.load.spec import base_and_api
 
     base, said = base_and_api(url, one_of("--api", api, ("chat", "completions")))
@@ -274,7 +291,9 @@ def load_command(
         "temperature": temperature,
         "top_p": top_p,
         "ignore_eos": ignore_eos,
+        "mix": () if sampling is None else tuple(read_mix(sampling)),
         "extra_body": json_object("--body", body),
+        "allow_lossy": allow_lossy,
         "include_usage": not no_usage,
         "token_ids": token_ids,
         "keep_text": keep_text,
@@ -294,6 +313,7 @@ def load_command(
     key = os.environ.get(api_key_env) or None
     server = EngineSide.find(base, engine, key)
     values["extra_body"] = server.request_fields | values["extra_body"]
+    values["neutral_fields"] = server.fills_in_sampling
     result = run_load(
         LoadSpec(**values, model=model or server.only_model),
         out or Path(f"load-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"),

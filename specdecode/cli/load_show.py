@@ -44,6 +44,10 @@ def show_summary(summary: Mapping[str, Any], folder: Path, console: Console) -> 
     for kind, found in summary["errors"].items():
         for example in found["examples"]:
             console.print(Text(f"{found['n']} x {kind}, such as: {example}"))
+    if is_lossy(summary["engine"]):
+        console.print(
+            "[bold red]These are numbers of a lossy server: no evidence for a release.[/]"
+        )
     console.print(Text(f"rows and summary: {folder}"))
     status = summary["verdict"]["status"]
     console.print(f"[{_STYLE[status]}]{escape(summary['verdict']['line'])}[/]")
@@ -76,17 +80,35 @@ def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(
             (f"goodput ({limits})", f"{goodput['good']} of {goodput['n']}{unjudged}, {share}")
         )
-    if cost["total"] is not None:
-        money = cost["currency"]
-        found.append(
-            (
-                "cost",
-                f"{number(cost['per_million_useful_tokens'], 4)} {money} per million useful "
-                f"tokens, {number(cost['per_request_within_slo'], 6)} {money} per request "
-                "within the objectives",
-            )
-        )
+    found.append(("cost", _cost(cost)))
     return [*found, *_machine(summary)]
+
+
+def _cost(cost: Mapping[str, Any]) -> str:
+    if cost["total"] is None:
+        return "not measured (state a price with --price-per-hour)"
+    money = cost["currency"]
+    return (
+        f"{cost['total']:.4g} {money} in all, "
+        f"{_short(cost['per_million_useful_tokens'], money)} per million useful tokens, "
+        f"{_short(cost['per_request_within_slo'], money)} per request within the objectives"
+    )
+
+
+def _energy(summary: Mapping[str, Any]) -> str:
+    found = summary["cost"]["energy"]
+    if isinstance(found, str):
+        return found
+    return (
+        f"{found['joules']:.1f} J of {summary['energy']['scope']}, "
+        f"{_short(found['joules_per_useful_token'], 'J')} per useful token, "
+        f"{_short(found['joules_per_request_within_slo'], 'J')} per request within the objectives"
+    )
+
+
+def _short(value: float | None, unit: str) -> str:
+    """Four digits, however small: a price of a request may be a millionth."""
+    return "not measured" if value is None else f"{value:.4g} {unit}"
 
 
 def engine_remarks(engine: Mapping[str, Any] | None) -> list[str]:
@@ -95,10 +117,18 @@ def engine_remarks(engine: Mapping[str, Any] | None) -> list[str]:
         return []
     found = [f"engine: {engine['engine']} {engine['version'] or 'of unknown version'}"]
     rule = engine["acceptance_rule"]
+    why = "; ".join(rule["findings"])
     if rule["seen"] == "lossy":
-        found.append(f"its output is NOT its target's: {'; '.join(rule['findings'])}")
+        found.append(f"its output is NOT its target's: {why}")
+    elif rule["seen"] == "hidden":
+        found.append(f"whether its acceptance is exact is not shown: {why}")
     found.extend(f"could not be asked: {why}" for why in engine["could_not_be_asked"])
     return found + [f"requests and server: {why}" for why in _differences(engine)]
+
+
+def is_lossy(engine: Mapping[str, Any] | None) -> bool:
+    """Whether the server was seen to emit what its target would not."""
+    return engine is not None and engine["acceptance_rule"]["seen"] == "lossy"
 
 
 def _differences(engine: Mapping[str, Any]) -> list[str]:
@@ -108,7 +138,7 @@ def _differences(engine: Mapping[str, Any]) -> list[str]:
 
 
 def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    used, energy = summary["resources"], summary["energy"]
+    used = summary["resources"]
     parts = []
     for name, label, scale, unit in (
         ("machine_cpu_percent", "machine CPU", 1.0, " %"),
@@ -116,18 +146,23 @@ def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("server_rss_bytes", "server memory", 2**-20, " MiB"),
         ("client_cpu_percent", "client CPU", 1.0, " % of a core"),
     ):
-        value = used.get(name)
-        if isinstance(value, Mapping):
-            mean, most = scale * value["mean"], scale * value["max"]
-            parts.append(f"{label} mean {mean:.0f}, max {most:.0f}{unit}")
-        else:
-            parts.append(f"{label} not measured")
+        parts.append(f"{label} {_mean_and_max(used.get(name), scale, unit)}")
     gpus = used["gpus"]
-    parts.append(
-        "GPU not measured" if isinstance(gpus, str) else f"{len(gpus)} GPUs in the summary"
-    )
-    text = energy if isinstance(energy, str) else f"{energy['joules']:.1f} J, {energy['scope']}"
-    return [(f"use of {used['scope']}", "; ".join(parts)), ("energy", text)]
+    if isinstance(gpus, str):
+        parts.append(f"GPU {gpus}")
+    else:
+        parts.extend(
+            f"GPU {place} {_mean_and_max(gpu['utilisation_percent'], 1.0, ' %')}, memory "
+            f"{_mean_and_max(gpu['memory_bytes'], 2**-20, ' MiB')}"
+            for place, gpu in enumerate(gpus)
+        )
+    return [(f"use of {used['scope']}", "; ".join(parts)), ("energy", _energy(summary))]
+
+
+def _mean_and_max(found: Any, scale: float, unit: str) -> str:
+    if not isinstance(found, Mapping):
+        return "not measured"
+    return f"mean {scale * found['mean']:.0f}, max {scale * found['max']:.0f}{unit}"
 
 
 def _distributions(summary: Mapping[str, Any]) -> Table:

@@ -49,9 +49,10 @@ class Answer:
             "metrics": self.metrics(results, drafting, queue_s),
         }
 
-    def first(self, index: int) -> dict[str, Any]:
+    def first(self, index: int, prompt: Sequence[int]) -> dict[str, Any]:
         """The event that opens a chat reply."""
-        return self._event(index, {"role": "assistant", "content": ""}, None, None)
+        event = self._event(index, {"role": "assistant", "content": ""}, None, None)
+        return event | ({"prompt_token_ids": list(prompt)} if self.ask.return_token_ids else {})
 
     def piece(
         self,
@@ -62,12 +63,15 @@ class Answer:
         logprobs: Sequence[TokenLogprobs],
         finish_reason: str | None,
         offset: int,
+        prompt: Sequence[int] | None = None,
     ) -> dict[str, Any]:
-        """One event of a stream."""
+        """One event of a stream; the first one of a completion is told its prompt."""
         shown = self._logprobs(logprobs, offset) if self.ask.logprobs is not None else None
         event = self._event(index, {"content": text} if text else {}, shown, finish_reason, text)
         if self.ask.return_token_ids:
             event["choices"][0]["token_ids"] = list(tokens)
+            if prompt is not None:
+                event["choices"][0]["prompt_token_ids"] = list(prompt)
         return event
 
     def last(

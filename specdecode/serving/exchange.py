@@ -152,8 +152,9 @@ class Exchange:
                 yield _event(delta.error.body())
                 self.cancel()
                 break
-            if ask.is_chat and index not in begun:
-                yield _event(answer.first(index))
+            prompt = None if index in begun else self.replies[index].request.prompt
+            if ask.is_chat and prompt is not None:
+                yield _event(answer.first(index, prompt))
             begun.add(index)
             offset, result = len(texts[index].sent), delta.result
             text = texts[index].add(delta.token_ids) if result is None else ""
@@ -167,6 +168,7 @@ class Exchange:
                     logprobs=delta.logprobs,
                     finish_reason=None if result is None else result.finish_reason,
                     offset=offset,
+                    prompt=None if ask.is_chat else prompt,
                 )
                 yield _event(piece)
         else:

@@ -8,11 +8,16 @@ import json
 import pytest
 from rich.console import Console
 
+from specdecode.cli import load_show
 from specdecode.cli.load_live import progress_table, show_progress
 from specdecode.cli.load_options import json_object, objectives, ramp_time, which_arrivals
 from specdecode.cli.load_show import engine_remarks
 from specdecode.errors import ConfigError
+from specdecode.workload.load.cost import cost_of
 from specdecode.workload.load.progress import Progress
+from tests.wire import engines as wire
+from tests.wire.replies import json_reply
+from tests.wire.server import WireServer, in_turn
 from tests.workload.load.fake_server import Running
 
 SHORT = ("--concurrency", 2, "--requests", 4, "--input-tokens", 5, "--warm-up", 0)
@@ -53,6 +58,27 @@ def test_json_is_one_document(load):
     assert document["schema"] == "specdecode.load/1"
     assert document["latency"]["ttft_s"]["n"] == 4
     assert document["engine"]["engine"] == "generic"
+
+
+def test_a_mix_of_sampling_settings_is_read_from_a_file(load, fake, tmp_path):
+    path = tmp_path / "mix.jsonl"
+    path.write_text('{"name": "k", "top_k": 5}\n{"name": "greedy", "temperature": 0}\n')
+    done = load("--json", "--sampling", path, "--requests", 20)
+
+    assert done.code == 0
+    assert sum(done.document["sampling"].values()) == 20
+    assert set(done.document["sampling"]) == {"k", "greedy"}
+    assert {body.get("top_k") for body in fake.bodies} == {5, None}
+
+
+def test_a_mix_that_the_audit_could_not_read_is_refused_at_once(load, fake, tmp_path):
+    path = tmp_path / "mix.jsonl"
+    path.write_text('{"bad_words": ["x"]}\n')
+    done = load("--sampling", path)
+
+    assert done.code == 2
+    assert f"{path}, line 1: sampling setting 'setting-1': 'bad_words'" in done.err
+    assert fake.bodies == []
 
 
 def test_a_partial_run_exits_with_1_and_keeps_its_rows(load, fake, tmp_path):
@@ -160,6 +186,79 @@ def test_remarks_name_a_lossy_engine_and_what_does_not_add_up():
         "requests and server: steps: 4 in 1 requests, 8 on the server",
     ]
     assert engine_remarks(None) == []
+    engine["acceptance_rule"] = {"seen": "hidden", "findings": ["no options"]}
+    assert "whether its acceptance is exact is not shown: no options" in engine_remarks(engine)
+
+
+LOSSY = {"vllm_config": {"speculative_config": {"rejection_sample_method": "synthetic"}}}
+
+
+@pytest.fixture
+def lossy():
+    routes = wire.VLLM.routes(**{"/server_info?config_format=json": LOSSY})
+    with WireServer(routes) as server:
+        yield server
+
+
+def test_a_lossy_server_is_refused_before_anything_is_sent(load, lossy, tmp_path):
+    done = load("--token-ids", url=lossy.url)
+
+    assert done.code == 2
+    assert "rejection_sample_method is 'synthetic'" in done.err
+    assert "--allow-lossy measures it all the same" in done.err
+    assert not [request for request in lossy.requests if request.method == "POST"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_lossy_server_may_be_measured_and_is_marked(load, lossy, tmp_path):
+    done = load("--allow-lossy", url=lossy.url)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+
+    assert done.code == 0
+    assert "its output is NOT its target's" in done.out
+    assert "no evidence for a release" in done.out
+    assert summary["engine"]["acceptance_rule"]["seen"] == "lossy"
+
+    (tmp_path / "run" / "summary.json").unlink()  # as if the client had been killed before it
+    again = load("--recover", tmp_path / "run")
+    assert "no evidence for a release" in again.out
+
+
+def test_a_server_that_turns_lossy_in_the_middle_is_marked(load, tmp_path):
+    exact = {"vllm_config": {"speculative_config": {"rejection_sample_method": "block"}}}
+    path = "/server_info?config_format=json"
+    turning = in_turn(json_reply(exact), json_reply(exact), json_reply(LOSSY))
+    with WireServer(wire.VLLM.routes(**{path: turning})) as server:
+        done = load(url=server.url)
+
+    assert done.code == 0
+    assert "no evidence for a release" in done.out
+
+
+def test_cost_and_energy_are_lines_of_their_own_whether_measured_or_not():
+    cost = cost_of(
+        price_per_hour=None, currency="EUR", duration_s=10.0, useful_tokens=5, good_requests=2,
+        joules=None,
+    )  # fmt: skip
+    resources = {"scope": "this machine", "gpus": "not measured"}
+    summary = {"resources": resources, "cost": cost, "energy": "not measured"}
+    assert load_show._cost(cost) == "not measured (state a price with --price-per-hour)"
+    assert load_show._machine(summary)[1] == ("energy", "not measured")
+
+    summary["cost"] = cost_of(
+        price_per_hour=3.6, currency="EUR", duration_s=10.0, useful_tokens=5_000_000,
+        good_requests=None, joules=20.0,
+    )  # fmt: skip
+    summary["energy"] = {"scope": "this whole machine"}
+    gpu = {"n": 2, "mean": 40.0, "max": 95.0}
+    resources["gpus"] = [{"utilisation_percent": gpu, "memory_bytes": "not measured"}]
+    assert load_show._cost(summary["cost"]) == (
+        "0.01 EUR in all, 0.002 EUR per million useful tokens, "
+        "not measured per request within the objectives"
+    )
+    use, energy = load_show._machine(summary)
+    assert "GPU 0 mean 40, max 95 %, memory not measured" in use[1]
+    assert energy[1].startswith("20.0 J of this whole machine, 4e-06 J per useful token")
 
 
 def test_small_options():

@@ -5,6 +5,7 @@ arrivals.py        when requests are due
 importers/         traces and prompt files
 synthetic.py       prompts made to a length
 salt.py            repeated prompts
+sampling.py        how replies are drawn
 plan.py            the requests, in order
 exchange.py        one request and its stream; payload.py reads an event, faults.py names failures
 engine.py          what the server says of itself

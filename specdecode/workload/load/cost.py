@@ -45,6 +45,7 @@ def cost_of(
         else {
             "joules": joules,
             "joules_per_useful_token": _each(joules, useful_tokens, 1.0),
+            "joules_per_request_within_slo": _each(joules, good_requests, 1.0),
         },
     }
 

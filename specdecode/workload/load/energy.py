@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -56,8 +57,39 @@ def _gpus() -> dict[str, tuple[int, int]]:
     return found
 
 
-def between(before: Reading, after: Reading) -> dict[str, Any]:
-    """Joules by counter, and how they were measured; None where there is no counter.
+class Meter:
+    """Adds up what the counters say, from now on.
+
+    Args:
+        read: reads them.
+    """
+
+    def __init__(self, read: Callable[[], Reading] = read_counters) -> None:
+        self._read, self._last = read, read()
+        self._joules = dict.fromkeys(self._last.counters, 0.0)
+
+    def update(self) -> None:
+        """Read them again; to be done before one can wrap twice, which takes minutes."""
+        now = self._read()
+        used = joules_between(self._last, now)
+        self._joules = {
+            name: old + used[name] for name, old in self._joules.items() if name in used
+        }
+        self._last = now
+
+    def total(self) -> dict[str, Any]:
+        """Joules in all and by counter, and of what; None where there is no counter."""
+        return {
+            "joules": sum(self._joules.values()) if self._joules else None,
+            "by_counter": dict(self._joules),
+            "scope": "this whole machine"
+            if self._joules
+            else "not measured: no energy counter can be read",
+        }
+
+
+def joules_between(before: Reading, after: Reading) -> dict[str, float]:
+    """Joules by counter.
 
     A counter that wrapped once is corrected; one that went back otherwise is left out.
     """
@@ -70,8 +102,4 @@ def between(before: Reading, after: Reading) -> dict[str, Any]:
             used += wraps
         if used >= 0:
             joules[name] = used / 1e6
-    return {
-        "joules": sum(joules.values()) if joules else None,
-        "by_counter": joules,
-        "scope": "this whole machine" if joules else "not measured: no energy counter can be read",
-    }
+    return joules

@@ -11,6 +11,7 @@ from specdecode.errors import ConfigError
 from specdecode.workload.engines import (
     Detected,
     Facts,
+    LossyEngineError,
     RequestSpeculation,
     Server,
     ServerError,
@@ -83,10 +84,30 @@ class EngineSide:
         fields = self.detected.adapter.request_fields(stream=True)
         return {name: value for name, value in fields.items() if name != "stream_options"}
 
+    @property
+    def fills_in_sampling(self) -> bool:
+        """Whether the engine fills in sampling values for those that a request leaves out.
+
+        vLLM and SGLang take them from the model's generation_config.json, llama.cpp has a top-k of
+        40 and a min-p of 0.05.
+        """
+        return self.detected.engine in ("vllm", "sglang", "llama.cpp")
+
+    def refuse_lossy(self) -> None:
+        """Stop where the output would not be the target's.
+
+        Raises:
+            LossyEngineError: the server shows a setting that changes the distribution.
+        """
+        try:
+            self.detected.adapter.rule(self.detected.facts).refuse_lossy(self.detected.engine)
+        except LossyEngineError as error:
+            raise LossyEngineError(f"{error}. --allow-lossy measures it all the same") from error
+
     def witness(self) -> dict[str, Any]:
         """What the server said of itself before the load, for the manifest."""
         adapter, facts = self.detected.adapter, self.detected.facts
-        rule, state = adapter.rule(facts), adapter.state(facts)
+        state = adapter.state(facts)
         return {
             "engine": self.detected.engine,
             "version": self.detected.version,
@@ -95,7 +116,7 @@ class EngineSide:
             "models": list(state.models),
             "context_length": state.context_length,
             "options": state.options,
-            "acceptance_rule": {"seen": rule.seen, "findings": list(rule.findings)},
+            "acceptance_rule": self._rule(facts),
         }
 
     def read(self, seen: Observation) -> Mapping[str, Any]:
@@ -118,15 +139,9 @@ class EngineSide:
 
     def report(self) -> dict[str, Any]:
         """JSON-safe: what the server did during the load, by its counters and by its replies."""
-        found: dict[str, Any] = {
-            "engine": self.detected.engine,
-            "version": self.detected.version,
-            "acceptance_rule": self.witness()["acceptance_rule"],
-            "could_not_be_asked": self._failures,
-            "counters": None,
-            "state_after": None,
-            "requests_and_counters_differ": None,
-        }
+        found = report_without_counters(
+            self.witness() | {"acceptance_rule": self._worst_rule()}, self._failures
+        )
         if len(self._readings) < 2 or self._failures:
             return found
         before, after = self._readings[0], self._readings[-1]
@@ -137,6 +152,30 @@ class EngineSide:
             "state_after": {name: _plain(value) for name, value in state.items() if name in _STATE},
             "requests_and_counters_differ": list(differences(self._told, interval.speculation)),
         }
+
+    def _rule(self, facts: Facts) -> dict[str, Any]:
+        rule = self.detected.adapter.rule(facts)
+        return {"seen": rule.seen, "findings": list(rule.findings)}
+
+    def _worst_rule(self) -> dict[str, Any]:
+        """The lossy one, if ever one was seen: a server may be restarted in the middle of a run."""
+        rules = [self._rule(facts) for facts in (self.detected.facts, *self._readings)]
+        return next((rule for rule in rules if rule["seen"] == "lossy"), rules[0])
+
+
+def report_without_counters(
+    witness: Mapping[str, Any], could_not_be_asked: list[str]
+) -> dict[str, Any]:
+    """The report of a server whose counters could not be compared, such as one that was killed."""
+    return {
+        "engine": witness["engine"],
+        "version": witness["version"],
+        "acceptance_rule": witness["acceptance_rule"],
+        "could_not_be_asked": could_not_be_asked,
+        "counters": None,
+        "state_after": None,
+        "requests_and_counters_differ": None,
+    }
 
 
 _STATE = frozenset(ServerState.__dataclass_fields__) - {"options", "models"}

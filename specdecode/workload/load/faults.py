@@ -40,7 +40,7 @@ CLASSES: Final[dict[str, str]] = {
     NOT_A_STREAM: "HTTP 200, but not an event stream",
     MALFORMED: "an event that is not the JSON of this API",
     EMPTY: "a whole stream with no output and no reason for its end",
-    INTERRUPTED: "the load run was interrupted",
+    INTERRUPTED: "cut off by the load run itself, which ended early",
     CLIENT_KILLED: "the load client ended before the reply did",
     CLIENT_ERROR: "the load client itself failed",
     CANCELLED: "closed by the client on purpose; counted apart, not as a failure",

@@ -20,6 +20,7 @@ from specdecode.workload.load.arrivals import Replay
 from specdecode.workload.load.importers import Entry, Skipped, read_entries
 from specdecode.workload.load.request import Prompt, Request
 from specdecode.workload.load.salt import SaltedPrompt, salt_for
+from specdecode.workload.load.sampling import Setting, drawn
 from specdecode.workload.load.spec import LoadSpec
 from specdecode.workload.load.synthetic import SyntheticPrompt
 from specdecode.workload.split import seeded_hash
@@ -138,6 +139,7 @@ def _time(entry: Entry) -> float:
 
 
 def _requests(spec: LoadSpec, pairs: Iterable[tuple[Entry, float | None]]) -> Iterator[Request]:
+    settings = spec.settings
     seen: dict[str, str] = {}
     names: Counter[str] = Counter()
     cancels = random.Random(seeded_hash("cancellations", spec.seed))  # noqa: S311 - no secret
@@ -154,11 +156,13 @@ def _requests(spec: LoadSpec, pairs: Iterable[tuple[Entry, float | None]]) -> It
             prompt = SaltedPrompt(prompt, salt_for(spec.seed, index))
         elif spec.repeats == "refuse":
             _refuse_repeat(seen, prompt, entry.name)
+        sampling = drawn(settings, spec.seed, index)
         yield Request(
             index=index,
             prompt_id=prompt_id,
             prompt=prompt,
-            max_tokens=spec.max_tokens or entry.output_tokens or DEFAULT_MAX_TOKENS,
+            max_tokens=_max_tokens(spec, sampling, entry),
+            sampling=sampling,
             due_s=due,
             cancel_after=spec.cancel_after if cancels.random() < spec.cancel_share else None,
             asked_tokens=entry.input_tokens if entry.prompt is None else None,
@@ -182,6 +186,10 @@ def _prompt(spec: LoadSpec, entry: Entry) -> Prompt:
         block_tokens=entry.block_tokens,
         vocab_size=spec.vocab_size,
     )
+
+
+def _max_tokens(spec: LoadSpec, sampling: Setting, entry: Entry) -> int:
+    return sampling.max_tokens or spec.max_tokens or entry.output_tokens or DEFAULT_MAX_TOKENS
 
 
 def _refuse_repeat(seen: dict[str, str], prompt: Prompt, name: str) -> None:
@@ -212,11 +220,13 @@ def _warm_ups(spec: LoadSpec) -> Iterator[Request]:
     entries = itertools.islice(itertools.cycle(_first(spec)), spec.warm_up)
     for index, entry in enumerate(entries):
         prompt = SaltedPrompt(_prompt(spec, entry), salt_for(spec.seed, "warm-up", index))
+        sampling = drawn(spec.settings, spec.seed, "warm-up", index)
         yield Request(
             index=index,
             prompt_id=f"warm-up-{index}",
             prompt=prompt,
-            max_tokens=spec.max_tokens or entry.output_tokens or DEFAULT_MAX_TOKENS,
+            max_tokens=_max_tokens(spec, sampling, entry),
+            sampling=sampling,
             asked_tokens=entry.input_tokens if entry.prompt is None else None,
             warm_up=True,
         )

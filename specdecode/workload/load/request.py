@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from specdecode.workload.load.sampling import Setting
 
 Messages = list[dict[str, str]]
 
@@ -34,6 +37,7 @@ class Request:
         prompt_id: of the record; unique in a run. A repeat of prompt p is named p~2, p~3, …
         prompt: what is asked.
         max_tokens: most tokens in the reply.
+        sampling: how it is drawn.
         due_s: seconds after the start at which it is due; None in a closed loop.
         cancel_after: chunks after which the client closes the stream; None reads to the end.
         asked_tokens: prompt length that was asked for, where the prompt was made to a length.
@@ -47,6 +51,7 @@ class Request:
     prompt_id: str
     prompt: Prompt = field(repr=False)
     max_tokens: int
+    sampling: Setting
     due_s: float | None = None
     cancel_after: int | None = None
     asked_tokens: int | None = None

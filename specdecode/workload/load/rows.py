@@ -18,7 +18,7 @@ STAGE = "load"
 
 def request_id(spec: LoadSpec, request: Request) -> str:
     """As in every record: prompt, sampling setting, arm."""
-    return f"{request.prompt_id}/{spec.sampling['name']}/{spec.arm}"
+    return f"{request.prompt_id}/{request.sampling.name}/{spec.arm}"
 
 
 def asked_fields(
@@ -32,6 +32,7 @@ def asked_fields(
         manifest_sha256: of the run.
         due_at: when the request was due; latencies count from there.
     """
+    seed = seed_of(spec, request)
     return {
         "request_id": request_id(spec, request),
         "prompt_id": request.prompt_id,
@@ -40,8 +41,8 @@ def asked_fields(
         "category": request.category,
         "difficulty": request.difficulty,
         "language": request.language,
-        "sampling": {**spec.sampling, "max_tokens": request.max_tokens},
-        "seed": seed_of(spec, request),
+        "sampling": request.sampling.record(request.max_tokens, seed),
+        "seed": seed,
         "order_index": request.index,
         "started_at": due_at,
         "manifest_sha256": manifest_sha256,

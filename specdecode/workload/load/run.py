@@ -14,8 +14,7 @@ from typing import Any
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import Record, read_records
 from specdecode.measurement.spool import RowSpool
-from specdecode.workload.load.energy import between, read_counters
-from specdecode.workload.load.engine import EngineSide
+from specdecode.workload.load.engine import EngineSide, report_without_counters
 from specdecode.workload.load.journal import (
     DETAILS,
     ROWS,
@@ -81,7 +80,11 @@ def run_load(
     Raises:
         UserError: the plan cannot be made, the folder holds a run, or the disk is full; rows that
             were written are safe.
+        LossyEngineError: the server's settings change its target's distribution, and the spec does
+            not allow it. Nothing was sent.
     """
+    if engine is not None and not spec.allow_lossy:
+        engine.refuse_lossy()
     plan = make_plan(spec)
     sampler = Sampler(spec.url, server_pid, sample_every_s)
     manifest = manifest_of(spec, {} if engine is None else engine.witness())
@@ -97,7 +100,6 @@ def run_load(
     }
     progress = Progress(total=plan.total)
     with Journal(folder, run) as journal:
-        before = read_counters()
 
         async def go() -> Any:
             return await Runner(
@@ -113,7 +115,6 @@ def run_load(
 
         with (show or _unseen)(progress):
             outcome = asyncio.run(go())
-        energy = between(before, read_counters())
         journal.drain()
         journal.finish()
         run["started_at"] = outcome.started_at.isoformat()
@@ -124,7 +125,7 @@ def run_load(
             journal.most_waiting,
             None if engine is None else engine.report(),
         )
-    return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=energy)
+    return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=outcome.energy)
 
 
 def recover(folder: Path) -> LoadResult:
@@ -152,7 +153,10 @@ def recover(folder: Path) -> LoadResult:
         _close_spool(folder, digest)
     details = list(read_lines(folder / DETAILS))
     last = max((d["ended_s"] for d in details if d["ended_s"] is not None), default=0.0)
-    ended = Ended(last, "the load client was killed")
+    server = run["manifest"]["server"]
+    killed = "the load client was killed"
+    engine = report_without_counters(server, [killed]) if server else None
+    ended = Ended(last, killed, engine=engine)
     return _conclude(folder, run, spec, read_records(folder / ROWS), ended, energy=None)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from specdecode.workload.load.body import body_of
 from specdecode.workload.load.client import Connections, on_signals
+from specdecode.workload.load.energy import Meter
 from specdecode.workload.load.engine import EngineSide
 from specdecode.workload.load.exchange import Call, Clock, exchange
 from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED
@@ -36,6 +37,7 @@ _LEAD_S: Final = 0.05
 """Time between the end of the warm-up and the first request, so that time 0 is not missed."""
 _WARM_UP_CLIENTS: Final = 4
 _TICK_S: Final = 0.1
+_METER_EVERY_S: Final = 30.0
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Outcome:
         duration_s: run time at which the last exchange was over.
         last_due_s: when the last request was sent or due.
         heartbeat_late_s: by how much the client overslept, each time.
+        energy: of `energy.Meter` over the load; None if there was none.
     """
 
     started_at: datetime
@@ -55,6 +58,7 @@ class Outcome:
     duration_s: float = 0.0
     last_due_s: float = 0.0
     heartbeat_late_s: list[float] = field(default_factory=list)
+    energy: dict[str, Any] | None = None
 
 
 class Runner:
@@ -117,11 +121,13 @@ class Runner:
     async def _measure(self, connections: Connections) -> Outcome:
         if self._engine is not None:
             await self._engine.look()
+        meter = await asyncio.to_thread(Meter)
         self._clock = Clock(time.perf_counter() + _LEAD_S)
-        self._started = datetime.now(UTC) + (due_at(_EPOCH, _LEAD_S) - _EPOCH)
+        self._started = due_at(datetime.now(UTC), _LEAD_S)
         self.progress.phase = "load"
         heartbeat = Heartbeat(self._clock)
-        helpers = [asyncio.create_task(heartbeat.beat()), asyncio.create_task(self._watch())]
+        work = (heartbeat.beat(), self._watch(), self._read_often(meter))
+        helpers = [asyncio.create_task(each) for each in work]
         if self._sampler is not None:
             helpers.append(asyncio.create_task(self._sample(self._sampler)))
         try:
@@ -135,6 +141,7 @@ class Runner:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
+        await asyncio.to_thread(meter.update)
         if self._engine is not None:
             await self._engine.look()
         return Outcome(
@@ -142,6 +149,7 @@ class Runner:
             duration_s=self._last_end,
             last_due_s=self._last_due,
             heartbeat_late_s=heartbeat.late_s,
+            energy=meter.total(),
         )
 
     async def _open_loop(self, connections: Connections) -> None:
@@ -187,10 +195,12 @@ class Runner:
         try:
             async with self._slot(seen), connections.one() as client:
                 await exchange(client, self._call(request, body, seen), seen, self._clock)
-        except asyncio.CancelledError:
-            seen.fault = (INTERRUPTED, "while it waited for a free slot of the client")
+        except asyncio.CancelledError:  # while it waited for a free slot
+            seen.fault = (INTERRUPTED, "")
         except Exception as error:  # noqa: BLE001 - a fault of ours must be a row, too
             seen.fault = (CLIENT_ERROR, f"{type(error).__name__}: {error}")
+        if seen.fault is not None and seen.fault[0] == INTERRUPTED:
+            seen.fault = (INTERRUPTED, f"the run was ended: {self._why}")
         seen.ended = self._clock.now() if seen.ended is None else seen.ended
         self._last_end = max(self._last_end, seen.ended)
         told = None if self._engine is None else self._engine.read(seen)
@@ -303,11 +313,13 @@ class Runner:
             self.progress.now_s = self._clock.now()
             await asyncio.sleep(_TICK_S)
 
+    async def _read_often(self, meter: Meter) -> None:
+        while True:
+            await asyncio.sleep(_METER_EVERY_S)
+            await asyncio.to_thread(meter.update)
+
     async def _sample(self, sampler: Sampler) -> None:
         for number in itertools.count(1):
             line = await asyncio.to_thread(sampler.sample)
             self._journal.note(SAMPLES, {"t_s": round(self._clock.now(), 3), **line})
             await asyncio.sleep(max(0.0, number * sampler.every_s - self._clock.now()))
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

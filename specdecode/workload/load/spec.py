@@ -15,6 +15,7 @@ from specdecode import __version__
 from specdecode.errors import ConfigError
 from specdecode.workload.load.arrivals import Arrivals, Constant, Gamma, Kind, Ramp
 from specdecode.workload.load.salt import Repeats
+from specdecode.workload.load.sampling import Setting, mixed_settings, one_setting
 
 SCHEMA: Final = "specdecode.load/1"
 SLO_KEYS: Final = ("ttft", "tpot", "e2e")
@@ -67,7 +68,16 @@ class LoadSpec(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     ignore_eos: bool = False
+    mix: tuple[dict[str, Any], ...] = Field(
+        (), description="sampling settings to draw from, instead of the three above"
+    )
+    neutral_fields: bool = Field(
+        False, description="send sampling fields also at their neutral value"
+    )
     extra_body: dict[str, Any] = Field(default_factory=dict)
+    allow_lossy: bool = Field(
+        False, description="measure a server whose settings change its target's distribution"
+    )
     include_usage: bool = True
     token_ids: bool = False
     keep_text: bool = False
@@ -119,6 +129,11 @@ class LoadSpec(BaseModel):
             raise ValueError("token ids need synthetic prompts and the completions API")
         if kind != "trace" and self.requests is None and self.duration_s is None:
             raise ValueError("endless; give a number of requests or a duration")
+        if self.mix and (self.temperature, self.top_p, self.ignore_eos) != (0.0, 1.0, False):
+            raise ValueError(
+                "temperature, top_p and ignore_eos belong into each setting of the mix"
+            )
+        _ = self.settings  # raises what is wrong with them
         return self
 
     def schedule(self) -> Arrivals | None:
@@ -144,14 +159,12 @@ class LoadSpec(BaseModel):
         return f"{self.url}/v1/{'chat/completions' if self.api == 'chat' else 'completions'}"
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        """The `sampling` field of a record, without the length, which may differ by request."""
-        return {
-            "name": "greedy" if self.temperature == 0 else "sampled",
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "ignore_eos": self.ignore_eos,
-        }
+    def settings(self) -> tuple[Setting, ...]:
+        """How requests are sampled: one way, or the mix that each draws from."""
+        if self.mix:
+            return mixed_settings(self.mix, self.extra_body)
+        one = one_setting(self.temperature, self.top_p, self.extra_body, ignore_eos=self.ignore_eos)
+        return (one,)
 
 
 def _needed(applies: bool, value: object, what: str, name: str) -> None:

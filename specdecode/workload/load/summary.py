@@ -65,7 +65,7 @@ def summarise(
         ended: how the run ended.
         warm_up: details of warm-up requests, which enter nothing but their own counts.
         samples: of the machine.
-        energy: of `energy.between`; None when the run did not get to its end.
+        energy: of `energy.Meter`; None when the run did not get to its end.
     """
     verdict = verdict_of(run, records, ended)
     good = [record for record in records if record.error is None]
@@ -95,6 +95,7 @@ def summarise(
         "concurrency": _concurrency(details, duration),
         "goodput": reached,
         "tokens": _tokens(good, details, tokens),
+        "sampling": dict(sorted(Counter(r.sampling_name for r in records).items())),
         "errors": _errors(records),
         "finish_reasons": dict(sorted(Counter(r.finish_reason or "unknown" for r in good).items())),
         "warm_up": _warm_up(warm_up),
@@ -189,6 +190,9 @@ def _tokens(
     return {
         "output": tokens if tokens is not None else "unknown",
         "replies_the_server_did_not_count": unknown,
+        "replies_without_token_ids": sum(
+            r.output_token_ids is None or r.prompt_token_ids is None for r in good
+        ),
         "tokens_per_chunk": sum(t for t, _ in chunks) / sum(c for _, c in chunks)
         if chunks
         else None,

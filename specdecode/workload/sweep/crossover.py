@@ -108,7 +108,7 @@ def _interval(
         return None
     without: list[float] = []
     for left_out in range(k):
-        first, second = (Ratio(np.delete(each.sums, left_out, axis=1)) for each in around)
+        first, second = (Ratio(np.delete(each.logs, left_out)) for each in around)
         found = _crossing(loads, (first, second))
         if found is None:
             return None

@@ -1,17 +1,16 @@
 """How much faster an arm is than another one, from rounds in which both were measured.
 
 **Throughput.** The unit is the round. Within a round both arms sent the same prompts on the same
-machine within minutes, so drift of the machine cancels; requests of one cell share a batch and are
-not independent of each other. With K rounds there are K pairs of (tokens, seconds), and the
-interval is Student's t of the jackknife over rounds on the logarithm of the ratio
-(`specdecode.statistics.jackknife`): exact where log ratios are normal, and wide where rounds are
-few, as it should be.
+machine within minutes, so drift of the machine cancels in their ratio; requests of one cell share a
+batch and are not independent of each other. With K rounds there are K ratios, which weigh alike,
+and the interval is Student's t on their logarithms: exact where those are normal, and wide where
+rounds are few, as it should be. The estimate is their geometric mean.
 
 **Time per token.** Every request of one arm has its partner in the other: the same prompt in the
 same round at the same load. Pairing takes out that prompts differ; but what a round does (a
 neighbour on the machine, where the operating system put the process) is common to all its requests.
-So the ratio of sums over pairs is clustered by round, too. An interval over requests would promise
-too much.
+So the pairs of a round make one ratio of sums, and from there on it is as above. An interval over
+requests would promise too much.
 
 With one round there is no interval: nothing says how much the next round would differ.
 """
@@ -19,8 +18,8 @@ With one round there is no interval: nothing says how much the next round would 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,36 +34,35 @@ ONE_ROUND: Final = "one round: no interval"
 NO_ROUND: Final = "no round in which both arms answered every request"
 NO_DIFFERENCE: Final = "not computable"
 
-Sums = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Ratio:
     """One arm over another.
 
     Attributes:
-        sums: float64 [4, K]: numerator and denominator of the first arm, then of the second, one
-            column per round.
+        logs: float64 [K], the logarithm of the ratio in every round that has one.
     """
 
-    sums: Sums
+    logs: npt.NDArray[np.float64]
 
     @property
     def rounds(self) -> int:
         """K."""
-        return int(self.sums.shape[1])
+        return len(self.logs)
 
     @property
     def estimate(self) -> float | None:
-        """Ratio of the sums over all rounds; None where there is none."""
-        with np.errstate(all="ignore"):
-            a, b, c, d = self.sums.sum(axis=1)
-            found = float((a / b) / (c / d)) if self.rounds else math.nan
-        return found if math.isfinite(found) else None
+        """Geometric mean over rounds; None where there is none."""
+        return math.exp(float(self.logs.mean())) if self.rounds else None
 
     def interval(self, level: float) -> Interval | None:
         """Two-sided; None with fewer than two rounds."""
-        return of_sums(self.sums, level) if self.rounds > 1 else None
+        # The jackknife of a mean is Student's t.
+        found = of_sums(np.stack([self.logs, np.ones(self.rounds)]), level)
+        if found is None:
+            return None
+        low, estimate, high = np.exp([found.low, found.estimate, found.high])
+        return replace(found, low=float(low), estimate=float(estimate), high=float(high))
 
     def to_json(self, level: float) -> dict[str, Any]:
         """Estimate and interval; `why` says why there is no interval."""
@@ -89,21 +87,17 @@ def throughput(first: Sequence[Cell], second: Sequence[Cell]) -> Ratio:
         first: cells of an arm, one a round; those that are not whole are left out.
         second: of the arm it is compared with.
     """
-    return _ratio(
-        [(a.tokens or 0, a.seconds, b.tokens or 0, b.seconds) for a, b in _in_rounds(first, second)]
-    )
+    return _ratio([(_speed(a), _speed(b)) for a, b in _in_rounds(first, second)])
 
 
 def seconds_per_token(first: Sequence[Cell], second: Sequence[Cell]) -> Ratio:
     """Time per output token after the first, of one arm over that of another; below 1 is faster."""
-    columns = []
+    pairs = []
     for a, b in _in_rounds(first, second):
         ours, theirs = _parts(a), _parts(b)
         both = sorted(ours.keys() & theirs.keys())
-        if both:
-            pairs = np.array([(*ours[name], *theirs[name]) for name in both])
-            columns.append(tuple(pairs.sum(axis=0)))
-    return _ratio(columns)
+        pairs.append((_pooled(ours[name] for name in both), _pooled(theirs[name] for name in both)))
+    return _ratio(pairs)
 
 
 def _in_rounds(first: Sequence[Cell], second: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -120,5 +114,15 @@ def _parts(cell: Cell) -> Mapping[str, tuple[float, float]]:
     return {r.prompt_id: parts for r in cell.records if (parts := metric.parts(r)) is not None}
 
 
-def _ratio(columns: Sequence[tuple[float, ...]]) -> Ratio:
-    return Ratio(np.array(columns, dtype=np.float64).reshape(-1, 4).T)
+def _pooled(parts: Iterable[tuple[float, float]]) -> float:
+    found = np.array(list(parts)).reshape(-1, 2).sum(axis=0)
+    return float(found[0] / found[1]) if found[1] else math.nan
+
+
+def _speed(cell: Cell) -> float:
+    return (cell.tokens or 0) / cell.seconds if cell.seconds else math.nan
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
+    """Rounds without a positive number on both sides have no ratio."""
+    return Ratio(np.array([math.log(a / b) for a, b in pairs if a > 0 and b > 0], np.float64))

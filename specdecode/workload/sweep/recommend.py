@@ -29,11 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from specdecode.statistics.interval import Interval
-from specdecode.statistics.jackknife import of_sums
 from specdecode.workload.sweep.arms import Arm
 from specdecode.workload.sweep.cells import Cell
-from specdecode.workload.sweep.paired import throughput
+from specdecode.workload.sweep.paired import Ratio, throughput
 
 Grid = Mapping[tuple[str, int], Sequence[Cell]]
 """Cells of an arm at a load, by (name of the arm, concurrency)."""
@@ -154,26 +152,23 @@ def _beats(arm: Arm, rival: Arm, load: int, grid: Grid, level: float) -> bool:
 def _is_faster(
     first: Mapping[int, Arm], second: Mapping[int, Arm], grid: Grid, level: float
 ) -> bool:
-    """Whether one choice by load is faster than another, over all loads together."""
-    interval = _mean_log_ratio(first, second, grid, level)
-    return interval is not None and interval.low > 0
+    """Whether one choice by load is faster than another, over all loads together.
 
-
-def _mean_log_ratio(
-    first: Mapping[int, Arm], second: Mapping[int, Arm], grid: Grid, level: float
-) -> Interval | None:
-    """Student's t over rounds in which every chosen arm is whole at every load."""
-    speeds = [
+    From rounds in which every chosen arm is whole at every load.
+    """
+    if not first:
+        return False
+    ours, theirs = (
         [_speeds(grid.get((choice[load].name, load), ())) for load in first]
         for choice in (first, second)
-    ]
-    rounds = set.intersection(*(set(each) for choice in speeds for each in choice))
+    )
+    rounds = set.intersection(*(set(each) for each in (*ours, *theirs)))
     logs = [
-        sum(math.log(a[r] / b[r]) for a, b in zip(*speeds, strict=True)) / len(first)
+        sum(math.log(a[r] / b[r]) for a, b in zip(ours, theirs, strict=True)) / len(first)
         for r in sorted(rounds)
     ]
-    # The jackknife of a mean is Student's t.
-    return of_sums(np.array([logs, [1.0] * len(logs)]), level)
+    interval = Ratio(np.array(logs, np.float64)).interval(level)
+    return interval is not None and interval.low > 1
 
 
 def _speeds(cells: Sequence[Cell]) -> dict[int, float]:

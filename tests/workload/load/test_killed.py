@@ -16,8 +16,10 @@ import pytest
 from specdecode.errors import EvidenceError, UserError
 from specdecode.measurement.records import read_records
 from specdecode.workload.load import LoadSpec, recover, run_load
-from specdecode.workload.load.faults import CONNECTION
+from specdecode.workload.load.faults import CONNECTION, INTERRUPTED
 from specdecode.workload.load.journal import DETAILS, ROWS, SENT, SPOOL, SUMMARY, read_lines
+from specdecode.workload.server_process import ServerCommand, ServerProcess
+from tests.tiny_models import write_tiny_model
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -73,7 +75,7 @@ def test_a_server_killed_in_mid_load_leaves_partial_rows_and_a_clear_verdict(
 
     assert verdict["status"] == "partial"
     assert verdict["ok"] >= 10
-    assert set(verdict["failed"]) <= CONNECTION
+    assert set(verdict["failed"]) <= CONNECTION | {INTERRUPTED}
     assert verdict["failed"]["refused"] > 0
     assert sum(verdict["failed"].values()) >= 20
     assert verdict["sent"] == verdict["ok"] + sum(verdict["failed"].values()) == len(records)
@@ -81,6 +83,36 @@ def test_a_server_killed_in_mid_load_leaves_partial_rows_and_a_clear_verdict(
     assert "the server is gone" in verdict["line"]
     assert sum(r.error is None for r in records) == verdict["ok"]
     assert not (folder / SPOOL).exists()
+
+
+def test_our_own_server_killed_in_mid_load_leaves_partial_rows_and_a_clear_verdict(tmp_path):
+    model, folder = write_tiny_model(tmp_path / "tiny"), tmp_path / "run"
+    serve = [sys.executable, "-m", "specdecode", "serve", "--target", str(model)]
+    command = ServerCommand([*serve, "--draft", "self-int8", "--port", "{port}"], env=ENVIRONMENT)
+    with ServerProcess(command, tmp_path / "log") as server:
+        load = [
+            sys.executable, "-m", "specdecode", "load", server.url, "--concurrency", "4",
+            "--requests", "4000", "--input-tokens", "8", "--max-tokens", "100", "--ignore-eos",
+            "--give-up-after", "20", "--token-ids", "--api", "completions", "--out", str(folder),
+            "--json",
+        ]  # fmt: skip
+        with subprocess.Popen(load, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as client:
+            wait_for(lambda: lines(folder / SPOOL) > 10)
+            os.kill(server.pid, signal.SIGKILL)
+            out, _ = client.communicate(timeout=60)
+    verdict = json.loads(out)["verdict"]
+    records = read_records(folder / ROWS)
+
+    assert client.returncode == 1
+    assert verdict["status"] == "partial"
+    assert verdict["ok"] >= 10
+    assert set(verdict["failed"]) <= CONNECTION | {INTERRUPTED}
+    assert verdict["sent"] == verdict["ok"] + sum(verdict["failed"].values()) == len(records)
+    assert verdict["sent"] + verdict["unsent"] == 4000
+    assert verdict["line"].startswith(f"partial: {verdict['sent']} sent = {verdict['ok']} ok + ")
+    assert "the server is gone" in verdict["line"]
+    assert json.loads(out)["engine"]["could_not_be_asked"]
+    assert all(r.output_token_ids and r.prompt_token_ids for r in records if r.error is None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -98,6 +130,8 @@ def test_an_interrupted_client_ends_with_its_rows(server_process, tmp_path, numb
     assert process.returncode == 130
     assert verdict["stopped"] == "interrupted"
     assert set(verdict["failed"]) == {"interrupted"}
+    (example, *_) = json.loads(out)["errors"]["interrupted"]["examples"]
+    assert example == "interrupted: the run was ended: interrupted"
     assert len(read_records(folder / ROWS)) == verdict["sent"]
 
 

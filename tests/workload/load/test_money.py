@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.workload.load.cost import cost_of
-from specdecode.workload.load.energy import Reading, between, read_counters
+from specdecode.workload.load.energy import Meter, Reading, joules_between, read_counters
 from specdecode.workload.load.goodput import goodput, meets
 from tests.measurement.factories import record
 
@@ -63,6 +63,7 @@ def test_cost_by_hand():
     assert found["per_million_useful_tokens"] == pytest.approx(2.0)
     assert found["per_request_within_slo"] == pytest.approx(0.005)
     assert found["energy"]["joules_per_useful_token"] == pytest.approx(0.01)
+    assert found["energy"]["joules_per_request_within_slo"] == pytest.approx(25.0)
 
 
 @pytest.mark.parametrize("missing", ["price_per_hour", "useful_tokens", "good_requests"])
@@ -90,13 +91,38 @@ def test_a_counter_that_wraps_once_is_corrected(wraps, start, used):
     before = Reading({"package": (start, wraps)})
     after = Reading({"package": ((start + used) % wraps, wraps)})
 
-    assert between(before, after)["joules"] == pytest.approx(used / 1e6)
+    assert joules_between(before, after)["package"] == pytest.approx(used / 1e6)
 
 
 def test_a_counter_that_goes_back_without_a_wrap_measures_nothing():
-    found = between(Reading({"gpu 0": (5, 0)}), Reading({"gpu 0": (3, 0)}))
+    found = metered({"gpu 0": (5, 0)}, {"gpu 0": (3, 0)}, {"gpu 0": (9, 0)})
     assert found["joules"] is None
     assert "not measured" in found["scope"]
+
+
+def metered(*readings):
+    left = iter(readings)
+    meter = Meter(lambda: Reading(next(left)))
+    for _ in readings[1:]:
+        meter.update()
+    return meter.total()
+
+
+@settings(deadline=None)
+@given(st.integers(2, 10**9), st.lists(st.integers(0, 10**9), min_size=1, max_size=20))
+def test_a_counter_that_is_read_often_enough_may_wrap_any_number_of_times(wraps, steps):
+    steps = [step % wraps for step in steps]
+    values = [sum(steps[:n]) % wraps for n in range(len(steps) + 1)]
+    found = metered(*({"package": (value, wraps)} for value in values))
+
+    assert found["joules"] == pytest.approx(sum(steps) / 1e6)
+
+
+def test_one_counter_that_is_lost_does_not_cost_the_others():
+    found = metered(
+        {"a": (0, 0), "b": (0, 0)}, {"a": (10**6, 0)}, {"a": (3 * 10**6, 0), "b": (9, 0)}
+    )
+    assert found["by_counter"] == {"a": 3.0}
 
 
 def test_counters_are_read_from_packages_and_not_from_their_parts(tmp_path):

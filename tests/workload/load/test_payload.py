@@ -51,6 +51,17 @@ def test_tokens_are_counted_only_where_the_server_tells_them():
     assert read(choices=[{"delta": {"content": "x"}, "logprobs": {"content": [{}]}}]).tokens == 1
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": [{"delta": {"role": "assistant"}}], "prompt_token_ids": [3, 4]},  # chat
+        {"choices": [{"text": "x", "token_ids": [9], "prompt_token_ids": [3, 4]}]},  # completions
+    ],
+)
+def test_ids_of_the_prompt_are_where_vllm_puts_them(event):
+    assert read(**event).prompt_token_ids == [3, 4]
+
+
 def test_other_replies_to_the_same_request_are_not_mixed_in():
     assert read(choices=[{"index": 1, "text": "other"}, {"index": 0, "text": "own"}]).text == "own"
 
