@@ -96,4 +96,4 @@ def _different(prompts: list[Prompt]) -> list[Prompt]:
 
 
 def _line(prompt: Prompt) -> bytes:
-    return json.dumps(prompt.model_dump(mode="json")).encode() + b"\n"
+    return json.dumps(prompt.model_dump(mode="json", by_alias=True)).encode() + b"\n"
