@@ -61,6 +61,9 @@ def main() -> int:
             options.target,
             options.out,
         )
+        if report["status"] == "interrupted":
+            say(f"Interrupted; the same command goes on with what is in {options.out}.")
+            return 130
         with written_whole(REPORT) as file:
             file.write(json.dumps(report, indent=1, ensure_ascii=False).encode() + b"\n")
     write_page(PAGE, report)
