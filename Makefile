@@ -91,6 +91,9 @@ bench: $(READY) ## how fast decoding and verification are, beside transformers a
 study: $(READY) ## how often the default plan errs, on simulated releases (about ten minutes)
 	@OMP_NUM_THREADS=1 '$(PY)' -m pipelines.governance_study $(ARGS)
 
+compare: $(READY) ## this server beside vLLM and llama.cpp, one run (after `make external`; about an hour on two cores)
+	@'$(PY)' -m pipelines.compare $(ARGS)
+
 soak: $(READY) ## does the server's memory stay flat? ten minutes of load and ill-behaved clients (ARGS='--minutes 60')
 	@'$(PY)' -m pipelines.soak $(ARGS)
 
