@@ -106,7 +106,7 @@ def test_a_server_that_ends_early_is_no_success(tiny, tmp_path):
 
 
 def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path):
-    with pytest.raises(EngineError, match=r"ended with 2; the end of .*nowhere"):
+    with pytest.raises(EngineError, match=r"(?s)ended with 2; the end of .*nowhere"):
         run_soak(Plan(str(tmp_path / "nowhere"), "none"), tmp_path / "out")
 
 
