@@ -268,7 +268,7 @@ def drop(batch: Batch, leaving: list[Request]) -> None:
     for request in leaving:
         request.seconds = batch.seconds.since(request.seconds)
         request.draft_failure = None if batch.drafter is None else batch.drafter.failure
-    rows = [i for i, r in enumerate(batch.requests) if r not in leaving]
+    rows = _closed_up([r not in leaving for r in batch.requests])
     batch.requests = [batch.requests[i] for i in rows]
     batch.lengths.drop(leaving)
     if batch.carried is not None:
@@ -278,6 +278,13 @@ def drop(batch: Batch, leaving: list[Request]) -> None:
         batch.cache.keep_rows(rows)
         if batch.drafter is not None:
             batch.drafter.keep_rows(rows)
+
+
+def _closed_up(stays: list[bool]) -> list[int]:
+    """Rows that go on, the last ones in the places of those that left: few rows have to move."""
+    going_on = [row for row, here in enumerate(stays) if here]
+    last = iter(reversed(going_on))
+    return [row if stays[row] else next(last) for row in range(len(going_on))]
 
 
 def _row(logits: Tensor | None, row: int) -> Tensor | None:

@@ -7,7 +7,6 @@ overwritten when the position is decoded again. The caller keeps the lengths; no
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -35,8 +34,9 @@ class KVCache:
     def __init__(self, batch: int, capacity: int) -> None:
         self.batch, self.capacity = batch, capacity
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._slots: tuple[slice | Tensor, slice | Tensor] = (slice(None), slice(0, 0))
-        self._end = 0
+        self._into: tuple[slice, slice] | Tensor = (slice(0, 0), slice(0, 0))
+        self._flat: dict[int, Tensor] = {}  # `_into` in a layer of so many slots, rows in one
+        self._seen = (slice(0, 0), slice(0, 0))
         self._used = 0  # no row has state at or beyond this slot
 
     def aim(self, starts: list[int], width: int, device: torch.device) -> Tensor | None:
@@ -54,36 +54,48 @@ class KVCache:
         Raises:
             ConfigError: a position lies beyond the capacity.
         """
-        self._end = max(starts) + width
-        if self._end > self.capacity:
+        end = max(starts) + width
+        if end > self.capacity:
             raise ConfigError(
-                f"the cache has {self.capacity} slots, position {self._end - 1} does not fit: "
+                f"the cache has {self.capacity} slots, position {end - 1} does not fit: "
                 "shorten the prompt or max_tokens"
             )
-        self._used = max(self._used, self._end)
+        self._used = max(self._used, end)
+        self._seen = (slice(0, self.batch), slice(0, end))
+        position = torch.tensor(starts, device=device)[:, None] + torch.arange(width, device=device)
         if len(set(starts)) == 1:  # one contiguous stretch: a plain slice is the fastest write
-            self._slots = (slice(None), slice(starts[0], self._end))
+            self._into = (slice(0, self.batch), slice(starts[0], end))
             if width == 1:
                 return None
         else:
-            rows = torch.arange(self.batch, device=device)[:, None]
-            first = torch.tensor(starts, device=device)[:, None]
-            self._slots = (rows, first + torch.arange(width, device=device))
-        position = torch.tensor(starts, device=device)[:, None] + torch.arange(width, device=device)
-        return torch.arange(self._end, device=device) <= position[:, :, None]
+            self._into, self._flat = position, {}
+        return torch.arange(end, device=device) <= position[:, :, None]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store a layer's new keys and values `[B, T, heads, D]`; return those of all S' slots."""
         if layer not in self._layers:
             self._layers[layer] = (self._empty(keys), self._empty(values))
-        stored_keys, stored_values = (stored[: self.batch] for stored in self._layers[layer])
-        stored_keys[self._slots] = keys
-        stored_values[self._slots] = values
-        return stored_keys[:, : self._end], stored_values[:, : self._end]
+        stored_keys, stored_values = self._layers[layer]
+        self._put(stored_keys, keys)
+        self._put(stored_values, values)
+        return stored_keys[self._seen], stored_values[self._seen]
+
+    def _put(self, stored: Tensor, new: Tensor) -> None:
+        if isinstance(self._into, tuple):
+            stored[self._into] = new
+            return
+        slots = stored.shape[1]
+        if slots not in self._flat:
+            first = torch.arange(self.batch, device=stored.device)[:, None] * slots
+            self._flat[slots] = (first + self._into).flatten()
+        stored.flatten(0, 1).index_copy_(0, self._flat[slots], new.flatten(0, 1))
 
     def keep_rows(self, rows: list[int]) -> None:
-        """Go on with these rows, in this order; a row may be named more than once."""
-        if all(old < new for old, new in pairwise(rows)):
+        """Go on with these rows, in this order; a row may be named more than once.
+
+        Rows that stay where they are cost nothing.
+        """
+        if all(old >= new for new, old in enumerate(rows)):  # none overwritten before it moves
             self._move_up(rows)
         else:
             index = torch.tensor(rows)
@@ -135,7 +147,6 @@ class KVCache:
             self._used = max(self._used, len(keys))
 
     def _move_up(self, rows: list[int]) -> None:
-        """Rows in rising order move to the front; no row is overwritten before it has moved."""
         moved = [(new, old) for new, old in enumerate(rows) if new != old]
         with torch.inference_mode():
             for pair in self._layers.values():

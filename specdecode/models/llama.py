@@ -17,7 +17,10 @@ from specdecode.models.cache import KVCache
 from specdecode.models.linear import Linear, LinearFactory
 from specdecode.models.network import check_finite
 from specdecode.models.norm import Norm, make_rms_norm
+from specdecode.models.spans import row_spans
 
+# What a call of attention costs a CPU by itself, in numbers of keys it reads in that time.
+_CALL = 40_000
 _FIXED_ROPE = ("default", "linear", "llama3")  # tables that don't change with the length seen
 
 
@@ -58,6 +61,9 @@ class LlamaNetwork:
         )
         self._kv_heads: int = config.num_key_value_heads
         self._groups: int = config.num_attention_heads // config.num_key_value_heads
+        self._heads = (config.num_attention_heads, self._kv_heads, self._kv_heads)
+        per_slot = self._kv_heads * self._head_dim
+        self._call_slots = _CALL / per_slot if self.device.type == "cpu" else float("inf")
         self._half: int = config.intermediate_size
         self._embedding: Tensor = module.model.embed_tokens.weight
         self._rotary = module.model.rotary_emb
@@ -80,37 +86,32 @@ class LlamaNetwork:
         with torch.inference_mode():
             batch, width = tokens.shape
             attend = cache.aim(starts, width, self.device)
-            mask = None if attend is None else self._additive(attend)
             cos, sin = self._rope_rows(starts, width, cache.capacity)
+            spans = row_spans([start + width for start in starts], self._call_slots)
+            masks = [None if attend is None else self._additive(attend[r, :, :s]) for r, s in spans]
             x, half = self._embedding[tokens], self._half
             for index, layer in enumerate(self._layers):
-                qkv = layer.qkv(layer.input_norm(x))
-                mixed = self._attend(index=index, qkv=qkv, cos=cos, sin=sin, cache=cache, mask=mask)
-                x = x + layer.output(mixed)
+                qkv = layer.qkv(layer.input_norm(x)).view(batch, width, -1, self._head_dim)
+                # x·cos + rotate_half(x)·sin; the minus sign of rotate_half is already in `sin`.
+                rotated = torch.addcmul(qkv * cos, qkv.roll(self._head_dim // 2, dims=-1), sin)
+                queries, keys, values = rotated.split(self._heads, 2)
+                keys, values = cache.write(index, keys, values)
+                mixed = [
+                    self._attend(queries[r], keys[r, :s], values[r, :s], mask)
+                    for (r, s), mask in zip(spans, masks, strict=True)
+                ]
+                x = layer.output(mixed[0] if len(mixed) == 1 else torch.cat(mixed)).add_(x)
                 gate, up = layer.gate_up(layer.mlp_norm(x)).split(half, -1)
-                x = x + layer.down(silu(gate) * up)
+                x = layer.down(silu(gate).mul_(up)).add_(x)
             if select is not None:
                 x = x[torch.arange(batch, device=self.device)[:, None], torch.tensor(select)]
             logits = self._head(self._norm(x)).float()
             return check_finite(logits, "the model")
 
-    def _attend(
-        self,
-        *,
-        index: int,
-        qkv: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        cache: KVCache,
-        mask: Tensor | None,
-    ) -> Tensor:
-        batch, width, _ = qkv.shape
-        kv, groups, dim = self._kv_heads, self._groups, self._head_dim
-        rotating, values = qkv.view(batch, width, -1, dim).split((kv * groups + kv, kv), 2)
-        # x·cos + rotate_half(x)·sin; the minus sign of rotate_half is already in `sin`.
-        rotated = torch.addcmul(rotating * cos, rotating.roll(dim // 2, dims=-1), sin)
-        queries, keys = rotated.split((kv * groups, kv), 2)
-        keys, values = cache.write(index, keys, values)
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention of `[B, T, heads, D]` queries over `[B, S, kv heads, D]`; `[B, T, heads·D]`."""
+        batch, width, heads, dim = queries.shape
+        kv, groups = self._kv_heads, self._groups
         # Heads of one group become extra rows of queries over their shared keys.
         if width > 1:
             queries = queries.view(batch, width, kv, groups, dim).permute(0, 2, 3, 1, 4)
@@ -122,7 +123,7 @@ class LlamaNetwork:
         )
         if width > 1:
             mixed = mixed.view(batch, kv, groups, width, dim).permute(0, 3, 1, 2, 4)
-        return mixed.reshape(batch, width, -1)
+        return mixed.reshape(batch, width, heads * dim)
 
     def _additive(self, attend: Tensor) -> Tensor:
         """Boolean `[B, T, S]` -> additive `[B, 1, groups·T, S]`, in the order of the queries."""
@@ -131,7 +132,7 @@ class LlamaNetwork:
         return mask.repeat(1, self._groups, 1)[:, None]
 
     def _rope_rows(self, starts: list[int], width: int, capacity: int) -> tuple[Tensor, Tensor]:
-        """Rotary factors of the new positions, `[1 or B, T, 1, D]` each."""
+        """Rotary factors of the new positions, `[1 or B, T, heads of qkv, D]`; values stay."""
         if self._rope[0].shape[0] < capacity:
             positions = torch.arange(capacity, device=self.device)[None]
             cos, sin = self._rotary(self._embedding[:1], position_ids=positions)
@@ -140,12 +141,14 @@ class LlamaNetwork:
             self._rope = (cos[0], signed)
         cos, sin = self._rope
         if len(set(starts)) == 1:
-            rows = slice(starts[0], starts[0] + width)
-            return cos[rows][None, :, None], sin[rows][None, :, None]
-        index = torch.tensor(starts, device=self.device)[:, None] + torch.arange(
-            width, device=self.device
-        )
-        return cos[index][:, :, None], sin[index][:, :, None]
+            index = torch.arange(starts[0], starts[0] + width, device=self.device)[None]
+        else:
+            first = torch.tensor(starts, device=self.device)[:, None]
+            index = first + torch.arange(width, device=self.device)
+        rotating, still = sum(self._heads[:2]), self._heads[2]
+        cos, sin = (f[index][:, :, None].expand(-1, -1, rotating, -1) for f in (cos, sin))
+        values = (*index.shape, still, self._head_dim)
+        return torch.cat([cos, cos.new_ones(values)], 2), torch.cat([sin, sin.new_zeros(values)], 2)
 
 
 class _Layer:

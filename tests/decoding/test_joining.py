@@ -13,6 +13,7 @@ from specdecode import Engine, SamplingParams
 from specdecode.decoding import draft_sampling
 from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.intake import make_requests
+from specdecode.decoding.loop import _closed_up
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import finished
 from specdecode.drafting.self_draft import SelfDrafter
@@ -366,3 +367,11 @@ def test_times_count_from_each_requests_own_arrival():
         result = finished(request, 3, trace=False)
         assert 0 < result.timing.ttft_s <= result.timing.e2e_s
         assert result.timing.draft_s + result.timing.verify_s <= result.timing.e2e_s
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_of_those_that_stay_only_the_last_move_into_the_gaps(stays):
+    rows = _closed_up(stays)
+
+    assert sorted(rows) == [row for row, here in enumerate(stays) if here]
+    assert all(row == place or row >= len(rows) for place, row in enumerate(rows))
