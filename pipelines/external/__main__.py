@@ -61,7 +61,7 @@ def _with_models(options: argparse.Namespace) -> int:
 
     evidence = run(
         models,
-        options.arms or list(arms(models)),
+        list(arms(models)) if options.arms is None else options.arms,
         rounds=options.rounds,
         seed=options.seed,
         alpha=options.alpha,

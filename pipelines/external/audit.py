@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from pipelines.external.models import DRAFT_LAYERS, Models
 from pipelines.external.requests import REPLY, SETTINGS, Ask, asks, send
 from pipelines.external.servers import draft_model, ngram, vllm_command
 from specdecode.audit import AuditReport, audit_arms
-from specdecode.durable import written_whole
 from specdecode.errors import ConfigError
 from specdecode.models import LoadedModel, load_model
 from specdecode.models.fingerprint import fingerprint_folder, sha256_file
@@ -135,9 +135,9 @@ def run(
 
 
 def collect(arm: str, command: ServerCommand, requests: Sequence[Ask]) -> dict[str, Any]:
-    """Start vLLM, send the requests, and keep rows and what it said of itself.
+    """Start vLLM, send the requests, and keep each row as it comes, and what vLLM says of itself.
 
-    What was collected before with the same command and requests is not collected again.
+    Rows that were collected before with the same command and requests are not collected again.
     """
     asked = {
         "argv": list(command.argv),
@@ -145,20 +145,37 @@ def collect(arm: str, command: ServerCommand, requests: Sequence[Ask]) -> dict[s
         "requests": [r.body() for r in requests],
     }
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    kept = WORK / f"{arm}-{key}.json"
-    if kept.is_file():
-        say(f"{arm}: rows are there ({kept}).")
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    say(f"{arm}: starting vLLM …")
-    with ServerProcess(command, WORK / f"{arm}.log") as server:
-        detected = asyncio.run(detect(server.url, timeout_s=_ASK_S))
-        rule = detected.adapter.rule(detected.facts)
-        rows = send(server.url, requests, arm, lambda n: say(f"{arm}: {n}/{len(requests)}"))
-    found = {"version": detected.version, "rule": asdict(rule), "rows": rows}
-    with written_whole(kept) as file:
-        file.write(json.dumps(found).encode())
-    return found
+    kept = WORK / f"{arm}-{key}.jsonl"
+    told, rows = _kept(kept)
+    missing = [ask for ask in requests if ask.index not in rows]
+    if missing:
+        say(f"{arm}: {len(rows)} of {len(requests)} rows are there; starting vLLM …")
+        with ServerProcess(command, WORK / f"{arm}.log") as server, kept.open("a") as file:
+            detected = asyncio.run(detect(server.url, timeout_s=_ASK_S))
+            rule = asdict(detected.adapter.rule(detected.facts))
+            told = {"version": detected.version, "rule": rule}
+            file.write("\n")  # after a line that was cut off
+            for row in chain([{"server": told}], send(server.url, missing, arm)):
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+        told, rows = _kept(kept)
+    return {**told, "rows": [rows[ask.index] for ask in requests]}
+
+
+def _kept(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """What the server said last, and rows by their place; a line that was cut off is no row."""
+    told: dict[str, Any] = {}
+    rows: dict[int, dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if "server" in found:
+            told = found["server"]
+        else:
+            rows[found["order_index"]] = found
+    return told, rows
 
 
 def judge(

@@ -6,14 +6,15 @@ again, and may not be what was emitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from pipelines.console import say
 from pipelines.external.servers import NAME
 from specdecode import SamplingParams
 from specdecode.errors import EngineError
@@ -104,22 +105,24 @@ def asks(tokenizer: ChatTokenizer, rounds: int, seed: int) -> list[Ask]:
     ]
 
 
-def send(
-    url: str, requests: Sequence[Ask], arm: str, done: Callable[[int], None]
-) -> list[dict[str, Any]]:
+def send(url: str, requests: Sequence[Ask], arm: str) -> Iterator[dict[str, Any]]:
     """Send them, several at a time; one row for each, those that were refused included.
 
     Args:
         url: base address of vLLM.
         requests: in order.
         arm: stands in the rows.
-        done: is told how many are there.
+
+    Yields:
+        Rows, as they come.
 
     Raises:
         EngineError: the server failed, is gone, or did not tell token ids.
     """
-    rows: list[dict[str, Any]] = []
-    with httpx.Client(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client:
+    with (
+        httpx.Client(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client,
+        ThreadPoolExecutor(CLIENTS) as pool,
+    ):
 
         def one(ask: Ask) -> dict[str, Any]:
             try:
@@ -128,11 +131,13 @@ def send(
                 raise EngineError(f"request {ask.index} of arm {arm}: {error}") from error
             return row_of(ask, arm, answer)
 
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            for row in pool.map(one, requests):
-                rows.append(row)
-                done(len(rows))
-    return rows
+        waiting = [pool.submit(one, ask) for ask in requests]
+        try:
+            for number, done in enumerate(as_completed(waiting), 1):
+                yield done.result()
+                say(f"{arm}: {number}/{len(requests)}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def row_of(ask: Ask, arm: str, answer: httpx.Response) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -10,9 +12,11 @@ import pytest
 from pipelines.external import __main__ as program
 from pipelines.external import audit
 from pipelines.external.models import Models, prune_folder
-from pipelines.external.requests import row_of
-from specdecode import Engine
-from specdecode.errors import ConfigError, MissingPrerequisiteError
+from pipelines.external.requests import Ask, row_of
+from pipelines.external.servers import vllm_command
+from specdecode import Engine, SamplingParams
+from specdecode.errors import ConfigError, EngineError, MissingPrerequisiteError
+from specdecode.workload.engines import AcceptanceRule
 from tests.tiny_models import write_tiny_model
 
 
@@ -103,3 +107,46 @@ def test_without_vllm_it_says_how_to_install_it(models, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingPrerequisiteError, match="make external ENGINES=vllm"):
         evidence_of(models, [])
+
+
+@pytest.fixture
+def vllm_that_dies(monkeypatch, tmp_path):
+    """Answers two requests of each start, then it is gone; gives what it was asked."""
+    asked = []
+
+    def send(url, requests, arm):
+        for count, ask in enumerate(requests):
+            if count == 2:
+                raise EngineError("gone")
+            asked.append(ask.index)
+            yield {"order_index": ask.index, "arm": arm}
+
+    async def detect(url, timeout_s):
+        adapter = SimpleNamespace(rule=lambda _: AcceptanceRule("hidden", ("why",)))
+        return SimpleNamespace(version="9.9", adapter=adapter, facts=None)
+
+    started = contextlib.nullcontext(SimpleNamespace(url="http://127.0.0.1:9"))
+    monkeypatch.setattr(audit, "ServerProcess", lambda *_: started)
+    monkeypatch.setattr(audit, "detect", detect)
+    monkeypatch.setattr(audit, "send", send)
+    monkeypatch.setattr(audit, "WORK", tmp_path)
+    return asked
+
+
+def test_rows_of_a_server_that_died_are_kept_and_only_the_others_asked_again(
+    vllm_that_dies, tmp_path
+):
+    command = vllm_command(tmp_path, tmp_path)
+    requests = [Ask(i, "t1", "p", [5], SamplingParams(seed=i)) for i in range(3)]
+
+    with pytest.raises(EngineError, match="gone"):
+        audit.collect("plain", command, requests)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text() + '{"order_ind')  # cut off by a kill
+    found = audit.collect("plain", command, requests)
+    again = audit.collect("plain", command, requests)
+
+    assert vllm_that_dies == [0, 1, 2]
+    assert [row["order_index"] for row in found["rows"]] == [0, 1, 2]
+    assert found == again
+    assert found["version"] == "9.9"

@@ -115,4 +115,4 @@ def test_vllm_is_asked_for_acceptance_only_where_something_drafts(tmp_path):
 
 def test_a_server_that_is_gone_is_one_sentence():
     with pytest.raises(EngineError, match=r"request 3 of arm plain: .*refused"):
-        send("http://127.0.0.1:9", [ASK], "plain", lambda _: None)
+        list(send("http://127.0.0.1:9", [ASK], "plain"))

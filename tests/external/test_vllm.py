@@ -102,7 +102,7 @@ def test_what_it_emits_is_no_evidence_of_bias(server, models):
     target = load_model(models.target, device="cpu", dtype="bfloat16")
     requests = asks(target.tokenizer, rounds=2, seed=1)
 
-    rows = send(server.url, requests, server.method, lambda _: None)
+    rows = list(send(server.url, requests, server.method))
 
     refused = {row["setting"] for row in rows if row["error"]}
     assert refused == {"t1-min_p"}, "vLLM does not combine min_p with speculation, and says so"
