@@ -52,7 +52,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         scheduler.start()
-        metrics.watch(lambda: scheduler.running, lambda: scheduler.waiting)
+        metrics.watch(scheduler)
         yield
         await run_in_threadpool(scheduler.stop, finish=True)
 
@@ -129,7 +129,7 @@ class _Routes:
             "object": "model",
             "created": 0,
             "owned_by": OWNER,
-            "max_model_len": self._engine.target.max_context,
+            "max_model_len": self._settings.context(self._engine.target.max_context),
         }
         return {"object": "list", "data": [model]}
 
@@ -146,6 +146,7 @@ class _Routes:
             "slots": settings.slots,
             "queue": settings.queue,
             "max_tokens": settings.max_tokens,
+            "prefill_chunk": settings.prefill_chunk,
             "acceptance_guard": self._guard_state(),
         }
 

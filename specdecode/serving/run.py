@@ -43,7 +43,12 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
     Raises:
         ConfigError: the engine's rule cannot serve.
     """
-    metrics = ServerMetrics(settings.model_name, engine.num_speculative_tokens)
+    metrics = ServerMetrics(
+        settings.model_name,
+        engine.num_speculative_tokens,
+        settings.slots,
+        settings.context(engine.target.max_context),
+    )
     guard = None
     # An adaptive draft length weighs the costs itself.
     if settings.guard and engine.drafter is not None and not engine.is_adaptive:
@@ -52,6 +57,7 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
         engine,
         slots=settings.slots,
         queue=settings.queue,
+        prefill_chunk=settings.prefill_chunk,
         deadline_s=settings.deadline_s,
         watchers=[metrics],
         guard=guard,

@@ -166,7 +166,7 @@ def test_a_rule_that_cannot_serve_is_refused_at_the_start(engine_folder):
 
 
 def test_clients_cannot_make_up_ever_more_categories():
-    metrics = ServerMetrics(NAME, 3)
+    metrics = ServerMetrics(NAME, 3, slots=4, context=256)
 
     names = {metrics.category(f"kind-{i}") for i in range(500)}
 
