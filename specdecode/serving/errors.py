@@ -38,8 +38,9 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON document."""
+        # It may quote what a client sent, such as half a surrogate pair, which no answer can carry.
         error = {
-            "message": str(self),
+            "message": str(self).encode(errors="replace").decode(),
             "type": self.kind,
             "param": self.param,
             "code": self.status,

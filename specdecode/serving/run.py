@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from specdecode.decoding import Engine
 from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
+from specdecode.serving.heads import http_protocol
 from specdecode.serving.metrics import ServerMetrics
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
@@ -117,5 +118,7 @@ def make_server(
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws="none",
+        http=http_protocol(settings.stall_s),
     )
     return _Server(config, ready)

@@ -92,18 +92,26 @@ class Scheduler:
         """Replies that have a slot: their prompts are read, or they are decoded."""
         return len(self._running)
 
-    def submit(self, replies: Sequence[Reply]) -> None:
-        """Queue the replies of one request: all of them or none.
+    def check_room(self, replies: int = 1) -> None:
+        """See whether so many replies would be taken now.
 
         Raises:
             ApiError: the queue is full, or the server is stopping.
         """
+        if self._stopping:
+            raise shutting_down()
+        # A request larger than the queue is taken where nobody else waits.
+        if self._waiting and len(self._waiting) + replies > self._queue:
+            raise queue_is_full(len(self._waiting), self._retry_after_s())
+
+    def submit(self, replies: Sequence[Reply]) -> None:
+        """Queue the replies of one request: all of them or none.
+
+        Raises:
+            ApiError: see `check_room`.
+        """
         with self._change:
-            if self._stopping:
-                raise shutting_down()
-            # A request larger than the queue is taken where nobody else waits.
-            if self._waiting and len(self._waiting) + len(replies) > self._queue:
-                raise queue_is_full(len(self._waiting), self._retry_after_s())
+            self.check_room(len(replies))
             for reply in replies:
                 reply.request.started = reply.arrived
                 if self._deadline_s is not None:

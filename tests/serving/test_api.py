@@ -145,6 +145,16 @@ def test_logprobs_of_completions_and_chat(server):
     assert streamed == pytest.approx(values, abs=1e-4)
 
 
+def test_text_offsets_of_a_stream_are_those_of_the_whole(server):
+    ask = {**ASK, "logprobs": 1, "stop": ["never"]}
+    whole = post(server, "/v1/completions", **ask).json()["choices"][0]["logprobs"]
+
+    pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", **ask)]
+
+    assert [place for piece in pieces for place in piece["text_offset"]] == whole["text_offset"]
+    assert [text for piece in pieces for text in piece["tokens"]] == whole["tokens"]
+
+
 def test_sampling_parameters_reach_the_engine(server):
     given = {
         "temperature": 0.7,

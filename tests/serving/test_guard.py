@@ -36,9 +36,12 @@ class Traffic:
         kept: (step, random numbers) -> draft tokens kept.
         slots: how many.
         tokens: of a reply; then the next request takes the slot.
+        noise: standard deviation of the logarithm of a measured time.
+        seed: of the noise.
     """
 
-    def __init__(self, ratio, kept, slots=4, tokens=40):
+    def __init__(self, ratio, kept, slots=4, tokens=40, noise=0.0, seed=0):
+        self.noise, self.clock = noise, np.random.default_rng(seed)
         self.switched = []
         self.guard = AcceptanceGuard(GAMMA, self.switched.append)
         self.ratio, self.kept, self.tokens = ratio, kept, tokens
@@ -55,7 +58,7 @@ class Traffic:
                 request = new_request()
                 self.replies[request] = self.guard.lengths_of(request)
             if self.guard.wants_plain_cost(self.slots):
-                self.guard.plain_cost(self.slots, 1.0)
+                self.guard.plain_cost(self.slots, self.measured(1.0))
                 spent += 1
             chosen = {r: length.choose((), GAMMA) for r, length in self.replies.items()}
             for request, drafted in chosen.items():
@@ -67,10 +70,13 @@ class Traffic:
                     self.guard.forget(request)
                     del self.replies[request]
             cost = self.ratio if any(chosen.values()) else 1.0
-            self.guard.stepped(self.slots, cost)
+            self.guard.stepped(self.slots, self.measured(cost))
             spent += cost
             self.step += 1
         return made / self.slots, spent
+
+    def measured(self, cost):
+        return cost * float(np.exp(self.noise * self.clock.standard_normal()))
 
 
 def new_request():
@@ -190,7 +196,7 @@ class Guarded:
         guard = AcceptanceGuard(self.tool.num_speculative_tokens)
         for _ in range(3):
             guard.plain_cost(len(prompts), 1.0)
-            guard.drafted()
+            guard.drafted(1)
             guard.stepped(len(prompts), 1.5)
         requests = make_requests(self.tool.target, prompts, params)
         batch = self.tool.open(slots=len(requests), lengths=guard.lengths_of)
