@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.types import Receive
@@ -58,8 +58,9 @@ async def unless_gone(receive: Receive, work: asyncio.Future[T]) -> T:
         ApiError: it went; the work was given up.
     """
     gone = asyncio.create_task(disconnected(receive))
+    either: set[asyncio.Future[Any]] = {work, gone}
     try:
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
     finally:

@@ -88,9 +88,9 @@ class AcceptanceGuard:
     def wants_plain_cost(self, rows: int) -> bool:
         """Whether a plain step of so many rows should be timed."""
         ratio = self.costs.ratio(rows)
-        known = ratio is not None and self._yield is not None
-        doubtful = known and self._yield < _CLEAR * ratio
-        return self.costs.lacks_plain(rows, doubtful=doubtful)
+        if ratio is None or self._yield is None:
+            return self.costs.lacks_plain(rows)
+        return self.costs.lacks_plain(rows, doubtful=self._yield < _CLEAR * ratio)
 
     def plain_cost(self, rows: int, seconds: float) -> None:
         """It was."""
