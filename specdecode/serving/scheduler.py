@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -18,11 +17,9 @@ from specdecode.errors import NumericalError
 from specdecode.serving.errors import ApiError, explained, queue_is_full, shutting_down, too_late
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.replies import Delta, Drafting, Reply, Watcher
+from specdecode.serving.turnover import Turnover
 
 log = logging.getLogger("specdecode.serving")
-
-_LONGEST_RETRY_S = 60
-_FADING = 0.9  # of the mean time a reply holds its slot
 
 
 class Scheduler:
@@ -55,7 +52,7 @@ class Scheduler:
         guard: AcceptanceGuard | None = None,
     ) -> None:
         self.engine, self._queue, self._deadline_s = engine, queue, deadline_s
-        self._slots, self._watchers, self._guard = slots, watchers, guard
+        self._turnover, self._watchers, self._guard = Turnover(slots), watchers, guard
         self._prefill_chunk = prefill_chunk
         self._batch = engine.open(slots=slots, lengths=None if guard is None else guard.lengths_of)
         self._waiting: deque[Reply] = deque()
@@ -63,7 +60,6 @@ class Scheduler:
         self._running: dict[Request, Reply] = {}
         self._change = threading.Condition()
         self._stopping = self._aborting = False
-        self._held_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.failure: str | None = None
         self.cache_tokens = self.cache_bytes = 0
@@ -293,9 +289,7 @@ class Scheduler:
         self._running.pop(reply.request, None)
         self._forget(reply.request)
         if reply.joined is not None:
-            held = time.perf_counter() - reply.joined
-            before = held if self._held_s is None else self._held_s
-            self._held_s = _FADING * before + (1 - _FADING) * held
+            self._turnover.ended(time.perf_counter() - reply.joined)
         for watcher in self._watchers:
             watcher.ended(reply, outcome)
 
@@ -304,9 +298,7 @@ class Scheduler:
             self._guard.forget(request)
 
     def _retry_after_s(self) -> int:
-        """When there should be room, going by how long replies held their slots lately."""
-        ahead = len(self._waiting) * (self._held_s or 1.0) / self._slots
-        return max(1, min(_LONGEST_RETRY_S, math.ceil(ahead)))
+        return self._turnover.retry_after_s(len(self._waiting))
 
 
 def _is_over(reply: Reply, moment: float) -> bool:
