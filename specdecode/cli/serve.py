@@ -64,6 +64,12 @@ def serve_command(
     queue: Annotated[
         int, typer.Option(help="Most replies that wait.", rich_help_panel=_LIMITS)
     ] = 64,
+    prefill_chunk: Annotated[
+        int,
+        typer.Option(
+            help="Most prompt tokens of newcomers read between two steps.", rich_help_panel=_LIMITS
+        ),
+    ] = 256,
     max_tokens: Annotated[int, typer.Option(help="Longest reply.", rich_help_panel=_LIMITS)] = 4096,
     max_prompt_tokens: Annotated[
         int | None, typer.Option(help="Longest prompt.", rich_help_panel=_LIMITS)
@@ -97,6 +103,7 @@ def serve_command(
         port=port,
         slots=slots,
         queue=queue,
+        prefill_chunk=prefill_chunk,
         max_body_bytes=max_body_bytes,
         max_prompt_tokens=max_prompt_tokens,
         max_tokens=max_tokens,

@@ -219,7 +219,7 @@ class Engine:
                 own = Lengths(requests, lengths, seconds)
             return self._batch(requests, trace=False, lengths=own)
 
-        return RunningBatch(slots, begin, lambda batch: batch.drafter is self._in_use)
+        return RunningBatch(self.target, slots, begin, lambda batch: batch.drafter is self._in_use)
 
     def measure(self, size: int) -> StepCosts:
         """Time the stages of a step with `size` requests. Not while a batch is running.

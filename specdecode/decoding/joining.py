@@ -5,55 +5,130 @@ count of steps (`Request.step`), its laws by its own tokens, its draft by its ow
 neighbour does, and whether there is one, enters floating-point rounding and, with an adaptive
 draft length, the costs by which a length is chosen before anything is drafted
 (`specdecode.drafting.length`). A request that leaves takes its coins along; they decide nothing
-about those that stay, so even a leave that depends on what was drawn selects nothing.
+about those that stay, so even a leave that depends on what was drawn selects nothing. Nor does it
+matter into how many pieces a prompt is cut: nothing is drawn before all of it was read.
 """
 
 from __future__ import annotations
 
-from specdecode.decoding.loop import Batch, begin_replies, drop
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from specdecode.decoding.loop import Batch, begin_replies, drop, drop_finished
 from specdecode.decoding.request import Request
 from specdecode.decoding.sharing import SharedPrompts
 from specdecode.models.cache import KVCache
+from specdecode.models.network import CausalNetwork
 from specdecode.models.prefill import PREFILL_CHUNK, read_tokens
 
+Added = list[tuple[Request, list[int]]]
+"""Tokens that were added to replies."""
 
-def join(batch: Batch, newcomers: list[Request]) -> list[tuple[Request, list[int]]]:
-    """Read prompts, draw the first tokens, and take the requests into the batch.
+
+class Joining:
+    """Requests whose prompts are being read, piece by piece, and which then join a batch.
 
     The prompts are read in a cache of their own: beside running rows, every one of which would be
-    padded to the length of a prompt, they would cost many times as much. If it raises, the batch is
-    what it was; the newcomers may have a first token, so begin again with `Request.restarted`.
+    padded to the length of a prompt, they would cost many times as much.
 
     Args:
-        batch: between two steps, with a request in it.
-        newcomers: not yet begun; at least one.
+        network: the target.
+        newcomers: not yet begun; at least one. Equal prompts are read once.
 
-    Returns:
-        Each newcomer's first token. Those that end with it are not in the batch.
+    Attributes:
+        requests: those that have not left.
+        cache: what was read so far, one row a prompt.
     """
-    batch.admit(newcomers)
-    shared = SharedPrompts.of([r.prompt for r in newcomers])
-    padding = PREFILL_CHUNK if len(shared.prompts) > 1 else 0
-    cache = KVCache(len(shared.prompts), max(len(p) for p in shared.prompts) + padding)
-    starts = [0] * len(shared.prompts)
-    logits = read_tokens(batch.network, shared.prompts, starts, cache)[:, None]
-    if shared.any_shared:
-        logits = logits[shared.source]
-        cache.keep_rows(shared.source)
-    added = begin_replies(batch, newcomers, logits)
-    going_on = [row for row, r in enumerate(newcomers) if r.finish_reason is None]
-    if going_on:
-        if len(going_on) < len(newcomers):
-            cache.keep_rows(going_on)
-        _take_in(batch, [newcomers[row] for row in going_on], cache)
-    failure = None if batch.drafter is None else batch.drafter.failure
-    for request in newcomers:
-        if request.finish_reason is not None:
-            request.draft_failure = failure
-    return added
+
+    def __init__(self, network: CausalNetwork, newcomers: Sequence[Request]) -> None:
+        self.requests = list(newcomers)
+        self._network = network
+        shared = SharedPrompts.of([r.prompt for r in newcomers])
+        self._prompts = shared.prompts
+        self._row = dict(zip(newcomers, shared.source, strict=True))
+        padding = PREFILL_CHUNK if len(self._prompts) > 1 else 0
+        self._longest = max(map(len, self._prompts))
+        self.cache = KVCache(len(self._prompts), self._longest + padding)
+        self._read = 0  # tokens of every prompt that has as many
+        self._logits: Tensor | None = None
+
+    @property
+    def unread(self) -> int:
+        """Tokens of the longest prompt that are still to be read."""
+        return self._longest - self._read
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens of all prompts that were read."""
+        return sum(min(self._read, len(prompt)) for prompt in self._prompts)
+
+    def read(self, most: int | None = None) -> None:
+        """Read on, at most so many tokens of each prompt. If it raises, nothing has changed."""
+        to = self._longest if most is None else min(self._longest, self._read + most)
+        # A prompt that is through repeats its last token until the longest one is, too.
+        starts = [min(self._read, len(prompt) - 1) for prompt in self._prompts]
+        texts = [prompt[:to] for prompt in self._prompts]
+        self._logits = read_tokens(self._network, texts, starts, self.cache)
+        self._read = to
+
+    def leave(self, requests: Sequence[Request]) -> None:
+        """Let requests go in the middle of their prompts; others are passed over."""
+        self.requests = [r for r in self.requests if r not in requests]
+
+    def begin(self, make: Callable[[list[Request]], Batch]) -> tuple[Batch, Added]:
+        """Draw the first tokens, and decode in a new batch from here on.
+
+        Args:
+            make: makes a batch of requests.
+
+        Returns:
+            The batch, and each request's first token. Those that end with it are not in it.
+        """
+        batch = make(self.requests)
+        logits = self._states()
+        batch.cache.keep_rows([])
+        batch.cache.add_rows(self.cache, batch.cache.capacity)
+        added = begin_replies(batch, batch.requests, logits)
+        drop_finished(batch)
+        return batch, added
+
+    def enter(self, batch: Batch) -> Added:
+        """Draw the first tokens, and take the requests into a batch.
+
+        If it raises, the batch is what it was; the newcomers may have a first token, so begin again
+        with `Request.restarted`.
+
+        Args:
+            batch: between two steps, with a request in it.
+
+        Returns:
+            Each newcomer's first token. Those that end with it are not in the batch.
+        """
+        batch.admit(self.requests)
+        added = begin_replies(batch, self.requests, self._states())
+        going_on = [row for row, r in enumerate(self.requests) if r.finish_reason is None]
+        if going_on:
+            if len(going_on) < len(self.requests):
+                self.cache.keep_rows(going_on)
+            _take_in(batch, [self.requests[row] for row in going_on], self.cache)
+        failure = None if batch.drafter is None else batch.drafter.failure
+        for request in self.requests:
+            if request.finish_reason is not None:
+                request.draft_failure = failure
+        return added
+
+    def _states(self) -> Tensor:
+        """Give every request a row of the cache; logits `[B, 1, V]` after its prompt."""
+        if self._logits is None or self.unread:
+            raise ValueError("the prompts have not been read to their ends")
+        rows = [self._row[request] for request in self.requests]
+        if rows != list(range(len(self._prompts))):
+            self.cache.keep_rows(rows)
+        return self._logits[rows][:, None]
 
 
-def leave(batch: Batch, leaving: list[Request]) -> None:
+def leave(batch: Batch, leaving: Sequence[Request]) -> None:
     """Let requests go between two steps, wherever they are in their replies.
 
     Args:

@@ -1,6 +1,7 @@
 """A batch that goes on while requests come and go: what continuous batching is made of.
 
-Whoever runs it calls `join`, `step` and `leave` in any order, from one thread.
+Whoever runs it calls `start`, `read`, `step` and `leave` in any order, from one thread. `join` is
+`start` and `read` in one.
 """
 
 from __future__ import annotations
@@ -10,21 +11,20 @@ from collections.abc import Callable, Sequence
 import torch
 
 from specdecode.decoding.clock import now
-from specdecode.decoding.joining import join, leave
-from specdecode.decoding.loop import Batch, advance, first_tokens, score_block, verify_block
+from specdecode.decoding.joining import Added, Joining, leave
+from specdecode.decoding.loop import Batch, advance, score_block, verify_block
 from specdecode.decoding.request import Request
 from specdecode.drafting.base import empty_proposal
 from specdecode.errors import ConfigError
+from specdecode.models import LoadedModel
 from specdecode.verification import Coins
-
-Added = list[tuple[Request, list[int]]]
-"""Tokens that were added to replies."""
 
 
 class RunningBatch:
     """Requests decoded together, each from when it joins until it ends or leaves.
 
     Args:
+        target: what decodes.
         slots: most requests in it at a time.
         begin: makes a batch of requests; whenever the one before has become empty.
         still_ours: whether a batch still has the drafter it began with.
@@ -35,6 +35,7 @@ class RunningBatch:
 
     def __init__(
         self,
+        target: LoadedModel,
         slots: int,
         begin: Callable[[list[Request]], Batch],
         still_ours: Callable[[Batch], bool],
@@ -42,19 +43,30 @@ class RunningBatch:
         if slots < 1:
             raise ConfigError(f"slots={slots}: give room for at least one request")
         self.slots = slots
-        self._begin, self._still_ours = begin, still_ours
+        self._target, self._begin, self._still_ours = target, begin, still_ours
         self._batch: Batch | None = None
+        self._joining: Joining | None = None
         self.staged_s = 0.0
 
     @property
     def requests(self) -> Sequence[Request]:
-        """Those that are in it and have not ended."""
+        """Those that are decoded and have not ended."""
         return () if self._batch is None else tuple(self._batch.requests)
+
+    @property
+    def reading(self) -> Sequence[Request]:
+        """Those whose prompt is being read."""
+        return () if self._joining is None else tuple(self._joining.requests)
+
+    @property
+    def unread(self) -> int:
+        """Prompt tokens that `read` has to read until they join."""
+        return 0 if self._joining is None else self._joining.unread
 
     @property
     def free(self) -> int:
         """How many more have room."""
-        return self.slots - len(self.requests)
+        return self.slots - len(self.requests) - len(self.reading)
 
     @property
     def draft_failure(self) -> str | None:
@@ -62,30 +74,78 @@ class RunningBatch:
         drafter = None if self._batch is None else self._batch.drafter
         return None if drafter is None else drafter.failure
 
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens of running requests and newcomers whose keys and values are kept."""
+        read = 0 if self._joining is None else self._joining.tokens_read
+        return sum(request.length for request in self.requests) + read
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory that the target's keys and values take, of running requests and of newcomers."""
+        held = [part.cache for part in (self._batch, self._joining) if part is not None]
+        return sum(cache.bytes_held for cache in held)
+
     def join(self, requests: Sequence[Request]) -> Added:
         """Read the prompts of requests, and decode them with the others from the next step on.
 
         Args:
-            requests: not yet begun. Those of one prompt share its pass if they join together.
+            requests: see `start`.
 
         Returns:
             Each one's first token. A request that ends with it has a finish reason.
 
         Raises:
-            ConfigError: no room, or another call took over the drafter.
-            NumericalError, OutOfMemoryError and others: none of them has joined, and the rest is as
-                it was; try them one by one, each made new by `Request.restarted`.
+            ConfigError and others: see `start` and `read`.
+        """
+        self.start(requests)
+        return self.read()
+
+    def start(self, requests: Sequence[Request]) -> None:
+        """Take requests that `read` is to read.
+
+        Args:
+            requests: not yet begun. Those of one prompt share its pass.
+
+        Raises:
+            ConfigError: no room, or others are being read.
         """
         if len(requests) > self.free:
             raise ConfigError(f"{len(requests)} requests join, but only {self.free} have room")
-        if not requests:
+        if self.reading:
+            raise ConfigError("other requests are being read: read them to their ends first")
+        self._joining = Joining(self._target.network, requests) if requests else None
+
+    def read(self, most: int | None = None) -> Added:
+        """Read on in the prompts of newcomers; at their ends they join.
+
+        Args:
+            most: tokens of each prompt; None for all of them.
+
+        Returns:
+            The first token of each one that joined: of all of them, or of none yet.
+
+        Raises:
+            ConfigError: another call took over the drafter.
+            NumericalError, OutOfMemoryError and others: none of them has joined or will, and the
+                rest is as it was; try them one by one, each made new by `Request.restarted`.
+        """
+        if self._joining is None:
             return []
-        if not self.requests:
-            batch = self._begin(list(requests))
-            added = first_tokens(batch)
-            self._batch = batch
-            return added
-        return join(self._own(), list(requests))
+        try:
+            self._joining.read(most)
+            if self._joining.unread:
+                return []
+            if self.requests:
+                added = self._joining.enter(self._own())
+            else:
+                self._batch = None  # its cache makes room
+                self._batch, added = self._joining.begin(self._begin)
+        except BaseException:
+            self._joining = None
+            raise
+        self._joining = None
+        return added
 
     def step(self) -> Added:
         """One step of every request; nothing if there is none.
@@ -123,8 +183,12 @@ class RunningBatch:
 
     def leave(self, requests: Sequence[Request]) -> None:
         """Let requests go, wherever they are; those that are not in it are passed over."""
+        if self._joining is not None:
+            self._joining.leave(requests)
+            if not self._joining.requests:
+                self._joining = None
         if self._batch is not None:
-            leave(self._batch, list(requests))
+            leave(self._batch, requests)
 
     def _own(self) -> Batch:
         if self._batch is None:

@@ -39,6 +39,11 @@ class KVCache:
         self._seen = (slice(0, 0), slice(0, 0))
         self._used = 0  # no row has state at or beyond this slot
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the keys and values, the room of rows that left included."""
+        return sum(stored.nbytes for pair in self._layers.values() for stored in pair)
+
     def aim(self, starts: list[int], width: int, device: torch.device) -> Tensor | None:
         """Choose where the next `write` of every layer goes.
 

@@ -11,6 +11,8 @@ from specdecode.decoding import GenerationResult, TokenLogprobs
 from specdecode.serving.asks import Ask
 from specdecode.serving.replies import Drafting
 
+_UNFINISHED = "\ufffd"  # stands for bytes that are no whole character, and which they are is lost
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -132,6 +134,10 @@ class Answer:
             "num_spec_tokens": self.num_speculative_tokens,
         }
 
+    def length(self, entries: Sequence[TokenLogprobs]) -> int:
+        """Characters by which tokens move the `text_offset` of those behind them."""
+        return sum(len(self._text(entry.token_id)) for entry in entries)
+
     def _choice(self, index: int, result: GenerationResult) -> dict[str, Any]:
         text = result.text or ""
         body: dict[str, Any] = (
@@ -208,7 +214,8 @@ class Answer:
 
     def _named(self, token: int, logprob: float) -> dict[str, Any]:
         text = self._text(token)
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+        known = None if _UNFINISHED in text else list(text.encode())
+        return {"token": text, "logprob": logprob, "bytes": known}
 
     def _text(self, token: int) -> str:
         return f"token_id:{token}" if self.tokenizer is None else self.tokenizer.decode([token])

@@ -6,6 +6,7 @@ import hmac
 import logging
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,8 +19,9 @@ from starlette.types import ASGIApp
 
 import specdecode
 from specdecode.decoding import Engine
+from specdecode.serving.connection import read_body
 from specdecode.serving.errors import ApiError
-from specdecode.serving.exchange import Exchange, read_body
+from specdecode.serving.exchange import Exchange
 from specdecode.serving.metrics import ServerMetrics
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
@@ -28,6 +30,7 @@ log = logging.getLogger("specdecode.serving")
 
 CATEGORY_HEADER = "x-specdecode-category"
 OWNER = "specdecode"
+_WORKERS = 2  # so that one long text does not keep all others waiting
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -52,9 +55,10 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         scheduler.start()
-        metrics.watch(lambda: scheduler.running, lambda: scheduler.waiting)
+        metrics.watch(scheduler)
         yield
         await run_in_threadpool(scheduler.stop, finish=True)
+        routes.workers.shutdown(wait=False)
 
     return Starlette(
         lifespan=lifespan,
@@ -85,6 +89,7 @@ class _Routes:
         self._engine, self._scheduler = engine, scheduler
         self._settings, self._metrics = settings, metrics
         self._guard_state = guard_state
+        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="worker")
 
     def answering(self, *, is_chat: bool) -> Endpoint:
         """A route that decodes."""
@@ -93,13 +98,18 @@ class _Routes:
             try:
                 self._check_key(http)
                 limits = self._settings
-                body = await read_body(http, limits.max_body_bytes, limits.stall_s)
+                self._scheduler.check_room()
+                body = await read_body(
+                    http, limits.max_body_bytes, limits.stall_s, limits.deadline_s
+                )
                 category = self._metrics.category(http.headers.get(CATEGORY_HEADER))
-                exchange = Exchange.open(
+                exchange = await Exchange.open(
+                    http,
                     body,
                     self._engine,
-                    self._scheduler,
-                    self._settings,
+                    scheduler=self._scheduler,
+                    settings=limits,
+                    workers=self.workers,
                     is_chat=is_chat,
                     category=category,
                 )
@@ -129,7 +139,7 @@ class _Routes:
             "object": "model",
             "created": 0,
             "owned_by": OWNER,
-            "max_model_len": self._engine.target.max_context,
+            "max_model_len": self._settings.context(self._engine.target.max_context),
         }
         return {"object": "list", "data": [model]}
 
@@ -149,6 +159,7 @@ class _Routes:
             "slots": settings.slots,
             "queue": settings.queue,
             "max_tokens": settings.max_tokens,
+            "prefill_chunk": settings.prefill_chunk,
             "acceptance_guard": self._guard_state(),
         }
 
@@ -175,8 +186,10 @@ class _Routes:
         key = self._settings.api_key
         if key is None:
             return
-        given = http.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), key.encode()):
+        scheme, _, given = http.headers.get("authorization", "").partition(" ")
+        # Header bytes are read as Latin-1; what a client sent as UTF-8 are these bytes again.
+        matches = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
+        if scheme.lower() != "bearer" or not matches:
             raise ApiError(
                 401,
                 "no valid API key: send 'Authorization: Bearer KEY'",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,6 +17,9 @@ from specdecode.serving.settings import ServerSettings
 
 _COMPLETION_TOKENS = 16  # OpenAI's default for completions; chat goes on to the limit
 _LONGEST_ID = 18  # digits of a token id; Python refuses to read thousands of them
+
+# Each item costs: a mistake in it an error, a stop string a search in every step.
+_MOST_ITEMS = {"stop": 32, "logit_bias": 4096, "messages": 4096}
 
 # Fields that would change what comes out. To pass over them would answer another question.
 _NOT_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
@@ -74,7 +77,7 @@ class _Body(BaseModel):
 
 
 class _Completion(_Body):
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: Any  # see `_prompts`
     logprobs: int | None = Field(None, ge=0, le=20)
     best_of: int | None = None
 
@@ -119,6 +122,10 @@ class Ask:
         for name, harmless in _NOT_SUPPORTED.items():
             if name in fields and fields[name] not in harmless:
                 raise ApiError(400, f"'{name}' is not supported by this server", param=name)
+        for name, most in _MOST_ITEMS.items():
+            value = fields.get(name)
+            if isinstance(value, list | dict) and len(value) > most:
+                raise ApiError(400, f"'{name}' has more than {most} items", param=name)
         # null means "not given" everywhere in OpenAI's API.
         given = {name: value for name, value in fields.items() if value is not None}
         try:
@@ -203,14 +210,21 @@ def _token(text: str) -> int:
     return int(text)
 
 
-def _prompts(prompt: str | Sequence[Any]) -> list[Prompt]:
-    if isinstance(prompt, str):
+def _prompts(prompt: object) -> list[Prompt]:
+    """One text or list of token ids, or a list of either. Stops at the first mistake."""
+    if isinstance(prompt, str) or (prompt and _are_ids(prompt)):
         return [prompt]
-    if prompt and all(isinstance(item, int) for item in prompt):
-        return [list(prompt)]
-    if not prompt:
-        raise ApiError(400, "'prompt' is empty", param="prompt")
-    return list(prompt)
+    if isinstance(prompt, list) and prompt:
+        for is_one in (lambda item: isinstance(item, str), _are_ids):
+            if all(map(is_one, prompt)):
+                return list(prompt)
+    raise ApiError(
+        400, "'prompt' has to be a text or a list of token ids, or a list of those", param="prompt"
+    )
+
+
+def _are_ids(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(item) is int for item in value)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
+
+from specdecode.decoding.memory import is_out_of_memory, release
+from specdecode.errors import NumericalError
+
+log = logging.getLogger("specdecode.serving")
 
 
 class ApiError(Exception):
@@ -32,8 +38,9 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         """The JSON document."""
+        # It may quote what a client sent, such as half a surrogate pair, which no answer can carry.
         error = {
-            "message": str(self),
+            "message": str(self).encode(errors="replace").decode(),
             "type": self.kind,
             "param": self.param,
             "code": self.status,
@@ -67,3 +74,19 @@ def shutting_down() -> ApiError:
     return ApiError(
         503, "the server is shutting down", "server_error", headers={"Retry-After": "5"}
     )
+
+
+def explained(error: Exception, retry_after_s: int) -> ApiError:
+    """What clients are told of an error in decoding."""
+    if is_out_of_memory(error):
+        release()
+        return ApiError(
+            503,
+            "not enough memory for this request beside the others; try again, or ask for less",
+            "server_error",
+            headers={"Retry-After": str(retry_after_s)},
+        )
+    if isinstance(error, NumericalError):
+        return ApiError(500, str(error), "server_error")
+    log.error("a request failed", exc_info=error)
+    return ApiError(500, "decoding failed; the server's log says why", "server_error")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,9 +21,11 @@ from starlette.types import Receive, Scope, Send
 import specdecode
 from specdecode.decoding import Engine, GenerationResult
 from specdecode.decoding.intake import make_requests
+from specdecode.decoding.request import Request
 from specdecode.errors import UserError
 from specdecode.serving.answers import Answer
 from specdecode.serving.asks import Ask
+from specdecode.serving.connection import disconnected, unless_gone
 from specdecode.serving.errors import ApiError
 from specdecode.serving.replies import Delta, Drafting, Reply
 from specdecode.serving.scheduler import Scheduler
@@ -29,34 +33,6 @@ from specdecode.serving.settings import ServerSettings
 from specdecode.serving.text import TextStream
 
 log = logging.getLogger("specdecode.serving")
-
-_GONE = 499  # what proxies log for a client that went away; nobody reads it
-
-
-async def read_body(http: HttpRequest, most: int, stall_s: float) -> bytes:
-    """The body, of at most so many bytes.
-
-    Raises:
-        ApiError: it is longer, nothing came for `stall_s` seconds, or the client went away.
-    """
-    too_long = ApiError(413, f"the body is longer than {most} bytes, this server's limit")
-    declared = http.headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared) > most:
-        raise too_long
-    body = bytearray()
-    while True:
-        try:
-            async with asyncio.timeout(stall_s):
-                message = await http.receive()
-        except TimeoutError as error:
-            raise ApiError(408, f"nothing of the body came for {stall_s:g} s") from error
-        if message["type"] == "http.disconnect":
-            raise ApiError(_GONE, "the client went away")
-        body += message.get("body", b"")
-        if len(body) > most:
-            raise too_long
-        if not message.get("more_body", False):
-            return bytes(body)
 
 
 @dataclass
@@ -69,6 +45,7 @@ class Exchange:
         deltas: (choice, delta) as they come.
         scheduler: decodes them.
         stall_s: seconds a client may leave data unread.
+        workers: threads for what would keep other streams waiting.
         first: the first delta, if it was read ahead.
     """
 
@@ -77,40 +54,36 @@ class Exchange:
     deltas: asyncio.Queue[tuple[int, Delta]]
     scheduler: Scheduler
     stall_s: float
+    workers: Executor
     results: dict[int, GenerationResult] = field(default_factory=dict)
     drafting: dict[int, Drafting] = field(default_factory=dict)
     first: tuple[int, Delta] | None = None
 
     @classmethod
-    def open(
+    async def open(
         cls,
+        http: HttpRequest,
         body: bytes,
         engine: Engine,
+        *,
         scheduler: Scheduler,
         settings: ServerSettings,
-        *,
+        workers: Executor,
         is_chat: bool,
         category: str,
     ) -> Self:
         """Check a request and queue its replies.
 
         Raises:
-            ApiError: it is wrong, or nobody has room for it.
+            ApiError: it is wrong, nobody has room for it, or the client went away.
         """
-        ask = Ask.read(body, settings, is_chat=is_chat)
-        try:
-            requests = make_requests(engine.target, ask.prompts, ask.params)
-        except UserError as error:
-            raise ApiError(400, str(error)) from error
-        longest = max(len(r.prompt) for r in requests)
-        if settings.max_prompt_tokens is not None and longest > settings.max_prompt_tokens:
-            raise ApiError(
-                400,
-                f"a prompt has {longest} tokens; at most {settings.max_prompt_tokens}",
-                param="messages" if is_chat else "prompt",
-            )
-        deltas: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
         arrived = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(
+            workers, functools.partial(_read, body, engine, settings, is_chat=is_chat)
+        )
+        ask, requests = await unless_gone(http.receive, reading)
+        deltas: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
         replies = [
             Reply(request, _delivery(deltas, index), category, arrived)
             for index, request in enumerate(requests)
@@ -124,7 +97,7 @@ class Exchange:
             num_speculative_tokens=engine.num_speculative_tokens,
             fingerprint=f"specdecode-{specdecode.__version__}",
         )
-        return cls(answer, replies, deltas, scheduler, settings.stall_s)
+        return cls(answer, replies, deltas, scheduler, settings.stall_s, workers)
 
     async def respond(self, http: HttpRequest) -> Response:
         """The whole answer, or one that streams.
@@ -132,19 +105,23 @@ class Exchange:
         Raises:
             ApiError: a reply could not be finished.
         """
-        if self.answer.ask.stream:
-            # What goes wrong before the first token can still be told by the status.
-            await self._unless_gone(http.receive, self._begin())
-            return _EventStream(self)
-        await self._unless_gone(http.receive, self._collect())
-        results, drafting = self._in_order()
-        return JSONResponse(self.answer.whole(results, drafting, self._queue_s()))
+        try:
+            if self.answer.ask.stream:
+                # What goes wrong before the first token can still be told by the status.
+                await unless_gone(http.receive, asyncio.create_task(self._begin()))
+                return _EventStream(self)
+            await unless_gone(http.receive, asyncio.create_task(self._collect()))
+        except BaseException:
+            self.cancel()
+            raise
+        return await asyncio.get_running_loop().run_in_executor(self.workers, self._whole)
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The stream, event by event."""
         ask, answer = self.answer.ask, self.answer
         texts = [TextStream(answer.tokenizer, ask.params.stop) for _ in self.replies]
         begun: set[int] = set()
+        offsets = [0] * len(self.replies)
         while len(self.results) < len(self.replies):
             index, delta = self.first or await self.deltas.get()
             self.first = None
@@ -157,7 +134,7 @@ class Exchange:
             if ask.is_chat and prompt is not None:
                 yield _event(answer.first(index, prompt))
             begun.add(index)
-            offset, result = len(texts[index].sent), delta.result
+            result = delta.result
             text = texts[index].add(delta.token_ids) if result is None else ""
             if result is not None:
                 text = texts[index].finish(result.text)
@@ -168,15 +145,20 @@ class Exchange:
                     tokens=delta.token_ids,
                     logprobs=delta.logprobs,
                     finish_reason=None if result is None else result.finish_reason,
-                    offset=offset,
+                    offset=offsets[index],
                     prompt=None if ask.is_chat else prompt,
                 )
+                offsets[index] += answer.length(delta.logprobs)
                 yield _event(piece)
         else:
             if ask.include_usage:
                 results, drafting = self._in_order()
                 yield _event(answer.last(results, drafting, self._queue_s()))
         yield b"data: [DONE]\n\n"
+
+    def _whole(self) -> Response:
+        results, drafting = self._in_order()
+        return JSONResponse(self.answer.whole(results, drafting, self._queue_s()))
 
     async def _begin(self) -> None:
         self.first = await self.deltas.get()
@@ -189,22 +171,6 @@ class Exchange:
             self._note(index, delta)
             if delta.error is not None:
                 raise delta.error
-
-    async def _unless_gone(self, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-        """Do it, unless the client goes away first; let the replies go if it fails."""
-        doing, gone = asyncio.create_task(work), asyncio.create_task(_disconnected(receive))
-        try:
-            await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if doing.done():
-                return doing.result()
-        except BaseException:
-            self.cancel()
-            raise
-        finally:
-            doing.cancel()
-            gone.cancel()
-        self.cancel()
-        raise ApiError(_GONE, "the client went away")
 
     def _note(self, index: int, delta: Delta) -> None:
         if delta.result is not None and delta.drafting is not None:
@@ -235,7 +201,7 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.create_task(self._write(send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         try:
             await asyncio.wait({writing, gone}, return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
@@ -266,9 +232,27 @@ class _EventStream(Response):
             await send(message)
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _read(
+    body: bytes, engine: Engine, settings: ServerSettings, *, is_chat: bool
+) -> tuple[Ask, list[Request]]:
+    """What is asked for, and its replies; a worker's job, because tokenising takes its time.
+
+    Raises:
+        ApiError: it is wrong.
+    """
+    ask = Ask.read(body, settings, is_chat=is_chat)
+    try:
+        requests = make_requests(engine.target, ask.prompts, ask.params)
+    except UserError as error:
+        raise ApiError(400, str(error)) from error
+    longest = max(len(r.prompt) for r in requests)
+    if settings.max_prompt_tokens is not None and longest > settings.max_prompt_tokens:
+        raise ApiError(
+            400,
+            f"a prompt has {longest} tokens; at most {settings.max_prompt_tokens}",
+            param="messages" if is_chat else "prompt",
+        )
+    return ask, requests
 
 
 def _delivery(deltas: asyncio.Queue[tuple[int, Delta]], index: int) -> Callable[[Delta], None]:

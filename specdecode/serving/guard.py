@@ -36,6 +36,8 @@ PROBE_SHARE = 0.02
 PLAIN, SPECULATING = "plain", "speculating"
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 32, 8192
 _BREAK_EVEN = 0.5
+_CLEAR = 1.5  # drafts that yield so many times what they cost pay for sure
+_FADING = 0.95
 _AS_BEFORE = "plain from the first token, as it was found in this slot before"
 _PROVEN = 4 * PATIENCE  # drafted steps after which earlier failures are forgotten
 
@@ -53,6 +55,7 @@ class AcceptanceGuard:
         self._on_switch = on_switch
         self._rows = 1
         self._drafted = False
+        self._yield: float | None = None  # tokens of a drafted step, faded mean of all slots
         self._slots: list[Slot] = []
         self._of: dict[Request, Slot] = {}
 
@@ -84,11 +87,14 @@ class AcceptanceGuard:
 
     def wants_plain_cost(self, rows: int) -> bool:
         """Whether a plain step of so many rows should be timed."""
-        return self.costs.lacks_plain(rows)
+        ratio = self.costs.ratio(rows)
+        if ratio is None or self._yield is None:
+            return self.costs.lacks_plain(rows)
+        return self.costs.lacks_plain(rows, doubtful=self._yield < _CLEAR * ratio)
 
     def plain_cost(self, rows: int, seconds: float) -> None:
         """It was."""
-        self.costs.plain(rows, seconds)
+        self.costs.tried(rows, seconds)
 
     def stepped(self, rows: int, seconds: float) -> None:
         """A step of so many rows is over."""
@@ -97,9 +103,11 @@ class AcceptanceGuard:
         self._rows = rows
         self.step += 1
 
-    def drafted(self) -> None:
-        """A slot drafted in the step under way."""
+    def drafted(self, tokens: int) -> None:
+        """A slot drafted in the step under way, which gave it so many tokens."""
         self._drafted = True
+        before = tokens if self._yield is None else self._yield
+        self._yield = _FADING * before + (1 - _FADING) * tokens
 
     def switched(self, slot: Slot, why: str) -> None:
         """Log and count a switch."""
@@ -149,7 +157,7 @@ class Slot:
         """See `DraftLength.observe`. A step without a draft says nothing."""
         if drafted == 0:
             return
-        self._guard.drafted()
+        self._guard.drafted(kept + 1)
         ratio = self._guard.ratio
         if ratio is None:
             return

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from specdecode.serving.replies import Drafting, Reply
+from specdecode.serving.scheduler import Scheduler
 
 MOST_CATEGORIES = 32
 OTHER, NONE = "other", "none"
@@ -27,12 +28,14 @@ class ServerMetrics:
     Args:
         model_name: a label of every series, as in vLLM.
         gamma: draft tokens a step; 0 without a draft.
+        slots: most replies decoded together.
+        context: most tokens of a prompt and its reply.
     """
 
-    def __init__(self, model_name: str, gamma: int) -> None:
+    def __init__(self, model_name: str, gamma: int, slots: int, context: int) -> None:
         self.registry = CollectorRegistry()
         self._labels = {"model_name": model_name, "engine": "0"}
-        self._gamma = gamma
+        self._gamma, self._capacity = gamma, slots * context
         self._categories: set[str] = set()
         self._lock = threading.Lock()
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
@@ -51,6 +54,21 @@ class ServerMetrics:
             "position",
         )
         self._plain = counter("specdecode:plain_steps", "Steps of a reply without a draft.")
+        self._preempted = counter("vllm:num_preemptions", "Prompts that had to be read again.")
+        self._queried = counter("vllm:prefix_cache_queries", "Prompt tokens of all replies.")
+        self._hit = counter(
+            "vllm:prefix_cache_hits", "Those read once for several replies that join together."
+        )
+        self._usage = gauge("vllm:kv_cache_usage_perc", "Share of all slots' tokens in use.")
+        self._bytes = gauge("specdecode:kv_cache_bytes", "Memory of the target's keys and values.")
+        facts = {"kv_cache_size_tokens": slots * context, "slots": slots, "context": context}
+        info = Gauge(
+            "vllm:cache_config_info",
+            "Tokens that all slots hold.",
+            [*self._labels, *facts],
+            registry=self.registry,
+        )
+        info.labels(**self._labels, **{name: str(value) for name, value in facts.items()}).set(1)
         self._running = gauge("vllm:num_requests_running", "Replies being decoded.")
         self._waiting = gauge("vllm:num_requests_waiting", "Replies that wait.")
         self._ttft = histogram("vllm:time_to_first_token_seconds", "To the first token.", _SECONDS)
@@ -81,10 +99,12 @@ class ServerMetrics:
             buckets=_TOKEN_SECONDS,
         )
 
-    def watch(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
-        """Where the present numbers of replies are read."""
-        self._running.set_function(running)
-        self._waiting.set_function(waiting)
+    def watch(self, scheduler: Scheduler) -> None:
+        """Where present numbers are read."""
+        self._running.set_function(lambda: scheduler.running)
+        self._waiting.set_function(lambda: scheduler.waiting)
+        self._usage.set_function(lambda: scheduler.cache_tokens / self._capacity)
+        self._bytes.set_function(lambda: scheduler.cache_bytes)
 
     def category(self, header: str | None) -> str:
         """The label of a client's category header: a few known ones, the rest is "other"."""
@@ -107,11 +127,17 @@ class ServerMetrics:
         """The acceptance guard switched a slot."""
         self._switches.labels(**self._labels, to=to).inc()
 
-    def joined(self, reply: Reply) -> None:
+    def joined(self, replies: Sequence[Reply]) -> None:
         """See `Watcher`."""
-        self._prompt.inc(len(reply.request.prompt))
-        if reply.joined is not None:
-            self._queue.observe(reply.joined - reply.arrived)
+        tokens = len(replies[0].request.prompt)
+        self._prompt.inc(tokens * len(replies))
+        self._queried.inc(tokens * len(replies))
+        self._hit.inc(tokens * (len(replies) - 1))
+
+    def restarted(self, reply: Reply) -> None:
+        """See `Watcher`."""
+        del reply
+        self._preempted.inc()
 
     def stepped(self, replies: Sequence[Reply], seconds: float) -> None:
         """See `Watcher`."""
@@ -122,6 +148,8 @@ class ServerMetrics:
     def ended(self, reply: Reply, outcome: str) -> None:
         """See `Watcher`."""
         self._count(reply)
+        if reply.joined is not None:
+            self._queue.observe(reply.joined - reply.arrived)
         self._success.labels(**self._labels, finished_reason=outcome).inc()
         request = reply.request
         if outcome not in ("stop", "length"):

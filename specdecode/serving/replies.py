@@ -103,8 +103,11 @@ class Reply:
 class Watcher(Protocol):
     """What is told about steps and replies (metrics, the acceptance guard). Engine's thread."""
 
-    def joined(self, reply: Reply) -> None:
-        """A reply left the queue."""
+    def joined(self, replies: Sequence[Reply]) -> None:
+        """The prompt that these replies have in common was read."""
+
+    def restarted(self, reply: Reply) -> None:
+        """Its prompt has to be read again."""
 
     def stepped(self, replies: Sequence[Reply], seconds: float) -> None:
         """A step took so long; these replies took part."""

@@ -16,8 +16,8 @@ from specdecode.decoding import Engine
 from specdecode.errors import ConfigError
 from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
+from specdecode.serving.heads import http_protocol
 from specdecode.serving.metrics import ServerMetrics
-from specdecode.serving.patience import patient
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
 
@@ -46,7 +46,12 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
         ConfigError: the engine's rule cannot serve, or it cannot draft what the settings ask for.
     """
     _check_lengths(engine, settings)
-    metrics = ServerMetrics(settings.model_name, engine.num_speculative_tokens)
+    metrics = ServerMetrics(
+        settings.model_name,
+        engine.num_speculative_tokens,
+        settings.slots,
+        settings.context(engine.target.max_context),
+    )
     guard = None
     # An adaptive draft length weighs the costs itself.
     if settings.guard and engine.drafter is not None and not engine.is_adaptive:
@@ -55,6 +60,7 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
         engine,
         slots=settings.slots,
         queue=settings.queue,
+        prefill_chunk=settings.prefill_chunk,
         deadline_s=settings.deadline_s,
         watchers=[metrics],
         guard=guard,
@@ -131,11 +137,11 @@ def make_server(
         service.app,
         host=settings.host,
         port=settings.port,
-        http=patient(settings.stall_s),
-        ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws="none",
+        http=http_protocol(settings.stall_s),
     )
     return _Server(config, ready)

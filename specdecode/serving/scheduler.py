@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 
 from specdecode.decoding import Engine
+from specdecode.decoding.joining import Added
 from specdecode.decoding.lengths import MakeLength
-from specdecode.decoding.memory import is_out_of_memory, release
+from specdecode.decoding.memory import is_out_of_memory
 from specdecode.decoding.request import Request
 from specdecode.decoding.result import finished
-from specdecode.decoding.running import Added
 from specdecode.drafting.length import FixedLength
 from specdecode.errors import NumericalError
-from specdecode.serving.errors import ApiError, queue_is_full, shutting_down, too_late
+from specdecode.serving.errors import ApiError, explained, queue_is_full, shutting_down, too_late
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.lengths import DraftLengths
 from specdecode.serving.replies import Delta, Drafting, Reply, Watcher
+from specdecode.serving.turnover import Turnover
 
 log = logging.getLogger("specdecode.serving")
-
-_LONGEST_RETRY_S = 60
-_PROMPT_TOKENS = 1024  # read between two steps, unless one prompt alone is longer
-_FADING = 0.9  # of the mean time a reply holds its slot
 
 
 class Scheduler:
@@ -36,10 +32,16 @@ class Scheduler:
         engine: used by this thread alone from `start` on.
         slots: most replies decoded together.
         queue: most replies that wait.
+        prefill_chunk: most prompt tokens of newcomers that are read between two steps.
         deadline_s: seconds a reply may take; None for any.
         watchers: told what happens.
         guard: decides whether a slot drafts; None where the engine decides.
         draft_lengths: most that is drafted, by the number of replies; None for the engine's own.
+
+    Attributes:
+        failure: why the thread ended; None while it runs.
+        cache_tokens: tokens whose keys and values are in use, as of the last step.
+        cache_bytes: memory that the target's keys and values take, likewise.
     """
 
     def __init__(
@@ -48,25 +50,28 @@ class Scheduler:
         *,
         slots: int,
         queue: int,
+        prefill_chunk: int,
         deadline_s: float | None = None,
         watchers: Sequence[Watcher] = (),
         guard: AcceptanceGuard | None = None,
         draft_lengths: DraftLengths | None = None,
     ) -> None:
         self.engine, self._queue, self._deadline_s = engine, queue, deadline_s
-        self._slots, self._watchers, self._guard = slots, watchers, guard
+        self._turnover, self._watchers, self._guard = Turnover(slots), watchers, guard
+        self._prefill_chunk = prefill_chunk
         lengths: MakeLength | None = None if guard is None else guard.lengths_of
         if draft_lengths is not None:
             own = lengths or (lambda _request: FixedLength(engine.num_speculative_tokens))
             lengths = draft_lengths.capping(own, lambda: len(self._batch.requests))
         self._batch = engine.open(slots=slots, lengths=lengths)
         self._waiting: deque[Reply] = deque()
+        self._alone: deque[Reply] = deque()  # could not join together, and do so one by one
         self._running: dict[Request, Reply] = {}
         self._change = threading.Condition()
         self._stopping = self._aborting = False
-        self._held_s: float | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.failure: str | None = None
+        self.cache_tokens = self.cache_bytes = 0
 
     def start(self) -> None:
         """Begin to decode."""
@@ -89,21 +94,29 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        """Replies being decoded."""
+        """Replies that have a slot: their prompts are read, or they are decoded."""
         return len(self._running)
+
+    def check_room(self, replies: int = 1) -> None:
+        """See whether so many replies would be taken now.
+
+        Raises:
+            ApiError: the queue is full, or the server is stopping.
+        """
+        if self._stopping:
+            raise shutting_down()
+        # A request larger than the queue is taken where nobody else waits.
+        if self._waiting and len(self._waiting) + replies > self._queue:
+            raise queue_is_full(len(self._waiting), self._retry_after_s())
 
     def submit(self, replies: Sequence[Reply]) -> None:
         """Queue the replies of one request: all of them or none.
 
         Raises:
-            ApiError: the queue is full, or the server is stopping.
+            ApiError: see `check_room`.
         """
         with self._change:
-            if not self.is_ready:
-                raise shutting_down()
-            # A request larger than the queue is taken where nobody else waits.
-            if self._waiting and len(self._waiting) + len(replies) > self._queue:
-                raise queue_is_full(len(self._waiting), self._retry_after_s())
+            self.check_room(len(replies))
             for reply in replies:
                 reply.request.started = reply.arrived
                 if self._deadline_s is not None:
@@ -135,9 +148,7 @@ class Scheduler:
     def _run(self) -> None:
         try:
             while self._has_work():
-                self._sweep()
-                self._admit()
-                self._step()
+                self.turn()
         except BaseException as error:
             self.failure = f"{type(error).__name__}: {error}"
             log.critical("the engine's thread ended", exc_info=error)
@@ -149,6 +160,13 @@ class Scheduler:
                 self._waiting.clear()
             for reply in left:
                 self._fail(reply, shutting_down())
+
+    def turn(self) -> None:
+        """One turn of the thread's loop, for those that run it without the thread."""
+        self._sweep()
+        self._admit()
+        self._step()
+        self.cache_tokens, self.cache_bytes = self._batch.cache_tokens, self._batch.cache_bytes
 
     def _has_work(self) -> bool:
         """Wait for something to do; False once there is nothing more and never will be."""
@@ -171,48 +189,55 @@ class Scheduler:
                 self._fail(reply, too_late(self._deadline_s or 0.0), "abort")
 
     def _admit(self) -> None:
+        """Read in the prompts of newcomers: no more than running replies can wait for."""
+        left = self._prefill_chunk
+        while left > 0 and (self._batch.reading or self._start()):
+            unread = self._batch.unread
+            reading = [self._running[request] for request in self._batch.reading]
+            try:
+                added = self._batch.read(left)
+            except Exception as error:  # noqa: BLE001 - one request must not end the others
+                self._could_not_join(reading, error)
+                return
+            left -= unread - self._batch.unread
+            if added:
+                for watcher in self._watchers:
+                    watcher.joined(reading)
+                self._hand_out(added)
+
+    def _start(self) -> bool:
+        """Give the next replies slots; those that stand side by side with one prompt share it."""
+        while self._alone and self._alone[0].request not in self._running:
+            self._alone.popleft()  # over before its turn came
         with self._change:
-            coming = self._next_ones()
-            for reply in coming:
-                self._running[reply.request] = reply
-        # Prompts that are equal and stand side by side are read once; others one after the other.
-        while coming:
-            same = [r for r in coming if r.request.prompt == coming[0].request.prompt]
-            coming = [r for r in coming if r not in same]
-            self._join(same)
+            coming = [self._alone.popleft()] if self._alone else self._next_ones()
+            self._running.update({reply.request: reply for reply in coming})
+        for reply in coming:
+            if reply.joined is None:
+                reply.joined = time.perf_counter()
+        self._batch.start([reply.request for reply in coming])
+        return bool(coming)
 
     def _next_ones(self) -> list[Reply]:
-        """Replies to join before the next step: not so many that running ones stand still."""
-        coming: list[Reply] = []
-        left, last = _PROMPT_TOKENS, None
-        while self._waiting and len(coming) < self._batch.free:
-            prompt = self._waiting[0].request.prompt
-            left -= 0 if prompt == last else len(prompt)  # several replies share one reading
-            if coming and left < 0:
+        free, coming = self._batch.free, list[Reply]()
+        while self._waiting and len(coming) < free:
+            if coming and self._waiting[0].request.prompt != coming[0].request.prompt:
                 break
             coming.append(self._waiting.popleft())
-            last = prompt
         return coming
 
-    def _join(self, replies: list[Reply]) -> None:
-        for reply in replies:
-            reply.joined = time.perf_counter()
-            for watcher in self._watchers:
-                watcher.joined(reply)
-        try:
-            added = self._batch.join([r.request for r in replies])
-        except Exception as error:  # noqa: BLE001 - one request must not end the others
-            if len(replies) == 1:
-                self._fail(replies[0], self._explained(error))
-                return
-            for reply in replies:  # perhaps one by one
-                del self._running[reply.request]
-                self._forget(reply.request)
-                reply.request = _restarted(reply.request)
-                self._running[reply.request] = reply
-                self._join([reply])
+    def _could_not_join(self, replies: list[Reply], error: Exception) -> None:
+        if len(replies) == 1:
+            self._fail(replies[0], explained(error, self._retry_after_s()))
             return
-        self._hand_out(added)
+        for reply in replies:
+            del self._running[reply.request]
+            self._forget(reply.request)
+            reply.request = _restarted(reply.request)
+            self._running[reply.request] = reply
+            self._alone.append(reply)
+            for watcher in self._watchers:
+                watcher.restarted(reply)
 
     def _step(self) -> None:
         if not self._batch.requests:
@@ -248,7 +273,7 @@ class Scheduler:
         log.error("a step failed; %d of %d replies end", len(lost), len(requests), exc_info=error)
         self._batch.leave(lost)
         for request in lost:
-            self._fail(self._running[request], self._explained(error))
+            self._fail(self._running[request], explained(error, self._retry_after_s()))
 
     def _hand_out(self, added: Added) -> None:
         gamma = self.engine.num_speculative_tokens
@@ -273,9 +298,7 @@ class Scheduler:
         self._running.pop(reply.request, None)
         self._forget(reply.request)
         if reply.joined is not None:
-            held = time.perf_counter() - reply.joined
-            before = held if self._held_s is None else self._held_s
-            self._held_s = _FADING * before + (1 - _FADING) * held
+            self._turnover.ended(time.perf_counter() - reply.joined)
         for watcher in self._watchers:
             watcher.ended(reply, outcome)
 
@@ -284,23 +307,7 @@ class Scheduler:
             self._guard.forget(request)
 
     def _retry_after_s(self) -> int:
-        """When there should be room, going by how long replies held their slots lately."""
-        ahead = len(self._waiting) * (self._held_s or 1.0) / self._slots
-        return max(1, min(_LONGEST_RETRY_S, math.ceil(ahead)))
-
-    def _explained(self, error: Exception) -> ApiError:
-        if is_out_of_memory(error):
-            release()
-            return ApiError(
-                503,
-                "not enough memory for this request beside the others; try again, or ask for less",
-                "server_error",
-                headers={"Retry-After": str(self._retry_after_s())},
-            )
-        if isinstance(error, NumericalError):
-            return ApiError(500, str(error), "server_error")
-        log.error("a request failed", exc_info=error)
-        return ApiError(500, "decoding failed; the server's log says why", "server_error")
+        return self._turnover.retry_after_s(len(self._waiting))
 
 
 def _is_over(reply: Reply, moment: float) -> bool:

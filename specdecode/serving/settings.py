@@ -19,6 +19,7 @@ class ServerSettings:
         port: 0 takes any free one.
         slots: most replies decoded together.
         queue: most replies that wait for a slot; further ones get 429.
+        prefill_chunk: most prompt tokens of newcomers that are read between two steps.
         max_body_bytes: largest request body.
         max_prompt_tokens: longest prompt; None for what the model's context leaves.
         max_tokens: longest reply that a request may ask for.
@@ -40,6 +41,7 @@ class ServerSettings:
     port: int = 8000
     slots: int = 8
     queue: int = 64
+    prefill_chunk: int = 256
     max_body_bytes: int = 2 * 2**20
     max_prompt_tokens: int | None = None
     max_tokens: int = 4096
@@ -54,6 +56,7 @@ class ServerSettings:
         least = {
             "slots": 1,
             "queue": 1,
+            "prefill_chunk": 1,
             "max_body_bytes": 1,
             "max_tokens": 1,
             "max_replies": 1,
@@ -78,3 +81,7 @@ class ServerSettings:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    def context(self, window: int) -> int:
+        """Most tokens of a prompt and its reply, where the model's window has so many."""
+        return min(window, (self.max_prompt_tokens or window) + self.max_tokens)

@@ -8,6 +8,9 @@ from statistics import median
 _KEPT = 16  # measurements; older ones tell of other contexts and other loads
 _ENOUGH = 3
 _FRESH = 256  # steps after which a plain step is timed again
+_SOON = 4  # steps after which it is where much hangs on it,
+_SHARE = 0.02  # as long as that takes no more plain steps a step on average,
+_BURST = 8.0  # and no more than these at once
 
 
 class MeasuredCosts:
@@ -17,21 +20,34 @@ class MeasuredCosts:
         self._drafted: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._plain: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._age: dict[int, int] = defaultdict(int)
+        self._credit = _BURST
 
     def drafted(self, rows: int, seconds: float) -> None:
         """A step with a draft took so long."""
         self._drafted[_bucket(rows)].append(seconds)
         self._age[_bucket(rows)] += 1
+        self._credit = min(_BURST, self._credit + _SHARE)
 
     def plain(self, rows: int, seconds: float) -> None:
         """A step without one took so long."""
         self._plain[_bucket(rows)].append(seconds)
         self._age[_bucket(rows)] = 0
 
-    def lacks_plain(self, rows: int) -> bool:
-        """Whether too little is known of plain steps of this size, or it is long ago."""
+    def tried(self, rows: int, seconds: float) -> None:
+        """A step without one, tried out only to be timed, took so long."""
+        self.plain(rows, seconds)
+        self._credit -= 1
+
+    def lacks_plain(self, rows: int, *, doubtful: bool = False) -> bool:
+        """Whether too little is known of plain steps of this size, or it is too long ago.
+
+        Args:
+            rows: of a batch.
+            doubtful: whether a small error in the ratio would matter.
+        """
         bucket = _bucket(rows)
-        return len(self._plain[bucket]) < _ENOUGH or self._age[bucket] >= _FRESH
+        soon = doubtful and self._credit >= 1 and self._age[bucket] >= _SOON
+        return soon or len(self._plain[bucket]) < _ENOUGH or self._age[bucket] >= _FRESH
 
     def ratio(self, rows: int) -> float | None:
         """Cost of a step with a draft over one without; None until both were measured."""

@@ -14,6 +14,9 @@ class TextStream:
     What may still change is held back: a character of which only some bytes are there, and
     anything that may be the beginning of a stop string.
 
+    Only the newest tokens are decoded, behind those that came before them, by which a decoder may
+    decide about blanks. Where it takes back what it said, all of them are.
+
     Args:
         tokenizer: None gives no text.
         stop: strings that end the reply and are no part of it.
@@ -22,28 +25,38 @@ class TextStream:
     def __init__(self, tokenizer: Any, stop: Sequence[str]) -> None:
         self._tokenizer, self._stop = tokenizer, stop
         self._tokens: list[int] = []
-        self.sent = ""
+        self._text = ""  # of the first `_read` tokens
+        self._read = self._before = 0  # the window begins at `_before`
+        self._sent = ""
 
     def add(self, tokens: Sequence[int]) -> str:
         """The text that these tokens settle."""
-        self._tokens += tokens
-        if self._tokenizer is None:
+        if self._tokenizer is None or not tokens:
             return ""
-        text = str(self._tokenizer.decode(self._tokens, skip_special_tokens=True))
+        self._tokens += tokens
+        known = self._decoded(self._before, self._read)
+        window = self._decoded(self._before, None)
+        if window.startswith(known):
+            text = self._text + window[len(known) :]
+        else:
+            text = self._decoded(0, None)
+        if not text.endswith(_UNFINISHED):
+            self._text, self._before, self._read = text, self._read, len(self._tokens)
         return self._send(self._settled(text))
 
     def finish(self, text: str | None) -> str:
         """What is missing from the whole text."""
-        text = text or ""
-        if not text.startswith(self.sent):  # what was sent cannot be taken back; the rest can come
-            self.sent = _common(self.sent, text)
-        return self._send(text)
+        return self._send(text or "")
+
+    def _decoded(self, start: int, end: int | None) -> str:
+        return str(self._tokenizer.decode(self._tokens[start:end], skip_special_tokens=True))
 
     def _send(self, text: str) -> str:
-        if not text.startswith(self.sent):  # it is shorter, or a decoder took back a blank
+        if self._sent.startswith(text):
             return ""
-        piece = text[len(self.sent) :]
-        self.sent = text
+        # What was sent cannot be taken back, should a decoder do so; the rest can come.
+        piece = text[len(_common(self._sent, text)) :]
+        self._sent = text
         return piece
 
     def _settled(self, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -75,3 +76,25 @@ def test_a_port_that_is_taken_is_said(started, tmp_path):
     assert second.returncode == 2
     assert f"Error: cannot listen on 127.0.0.1, port {port}" in second.stderr
     assert "Traceback" not in second.stderr
+
+
+def test_a_second_signal_cuts_replies_off(started):
+    process, told = started
+    body = {"prompt": "the cat sat", "ignore_eos": True, "max_tokens": 4000, "n": 16}
+    headers = {"Authorization": "Bearer key"}
+    url = told["url"] + "/v1/completions"
+    with httpx.stream(
+        "POST", url, json={**body, "stream": True}, headers=headers, timeout=60
+    ) as stream:
+        pieces = stream.iter_raw()
+        next(pieces)
+        process.send_signal(signal.SIGTERM)
+        assert "SIGTERM: finishing" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+
+        rest = b""
+        with contextlib.suppress(httpx.TransportError):
+            for piece in pieces:
+                rest += piece
+        assert b"[DONE]" not in rest
+    assert process.wait(30) == 0

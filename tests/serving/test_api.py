@@ -145,6 +145,37 @@ def test_logprobs_of_completions_and_chat(server):
     assert streamed == pytest.approx(values, abs=1e-4)
 
 
+def test_text_offsets_of_a_stream_are_those_of_the_whole(server):
+    ask = {**ASK, "logprobs": 1, "stop": ["never"]}
+    whole = post(server, "/v1/completions", **ask).json()["choices"][0]["logprobs"]
+
+    pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", **ask)]
+
+    assert [place for piece in pieces for place in piece["text_offset"]] == whole["text_offset"]
+    assert [text for piece in pieces for text in piece["tokens"]] == whole["tokens"]
+
+
+def test_a_stop_string_leaves_tokens_logprobs_and_usage_in_step(server):
+    """Whatever the drafts behind it were: the token that completes it is the last one of each."""
+    (result,) = expected(server)
+    ask = {**ASK, "stop": result.text.split()[5], "logprobs": 1, "return_token_ids": True}
+
+    whole = post(server, "/v1/completions", **ask).json()
+    pieces = [
+        e["choices"][0]
+        for e in events(server, "/v1/completions", stream_options={"include_usage": True}, **ask)
+        if e["choices"]
+    ]
+
+    (choice,) = whole["choices"]
+    count = whole["usage"]["completion_tokens"]
+    assert choice["token_ids"] == list(result.token_ids[:count])
+    assert len(choice["logprobs"]["token_logprobs"]) == count <= 6
+    assert [token for p in pieces for token in p["token_ids"]] == choice["token_ids"]
+    told = [value for p in pieces for value in p["logprobs"]["token_logprobs"]]
+    assert told == pytest.approx(choice["logprobs"]["token_logprobs"], abs=1e-4)
+
+
 def test_sampling_parameters_reach_the_engine(server):
     given = {
         "temperature": 0.7,

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from specdecode.errors import NumericalError
-from specdecode.serving import scheduler as scheduler_module
 from tests.serving.servers import eventually
 from tests.serving.test_api import ASK, PROMPT, post
 
@@ -185,28 +184,6 @@ def test_a_body_that_stops_coming_is_not_waited_for(slow):
         assert b"408 Request Timeout" in connection.recv(4096)
 
 
-def test_newcomers_do_not_join_all_at_once(slow, monkeypatch):
-    """A crowd of prompts would make running replies stand still."""
-    monkeypatch.setattr(scheduler_module, "_PROMPT_TOKENS", 10)
-    server = slow(slots=6)
-    batch = server.scheduler._batch
-    join, step, done = batch.join, batch.step, []
-    monkeypatch.setattr(batch, "join", lambda rs: done.append(len(rs)) or join(rs))
-    monkeypatch.setattr(batch, "step", lambda: done.append("step") or step())
-    with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(post, server, "/v1/completions", **{**ASK, "max_tokens": 60})
-        eventually(lambda: server.scheduler.running == 1)
-        words = ["dog", "mat", "red"]
-        prompts = [f"{PROMPT} {word}" for word in words] + [f"{PROMPT} the"] * 2
-        asked = {**ASK, "prompt": prompts, "max_tokens": 60}
-        assert post(server, "/v1/completions", **asked).status_code == 200
-        assert first.result().status_code == 200
-
-    before = [done[place - 1] for place, event in enumerate(done) if place and event != "step"]
-    assert [event for event in done if event != "step"] == [1, 1, 1, 1, 2]
-    assert before == ["step"] * 4
-
-
 def test_a_request_past_its_deadline_is_told_so(slow):
     server = slow(slots=1, deadline_s=0.5)
     whole = post(server, "/v1/completions", **LONG)
@@ -299,24 +276,3 @@ def test_a_step_that_fails_ends_as_few_replies_as_can_be(slow, error, codes):
     assert sorted(a.status_code for a in answers) == codes
     assert post(server, "/v1/completions", **ASK).status_code == 200
     assert httpx.get(server.url + "/health").status_code == 200
-
-
-def test_replies_that_cannot_join_together_join_one_by_one(slow, monkeypatch):
-    server = slow(0.0, slots=4)
-    alone = post(server, "/v1/completions", **{**ASK, "n": 3}).json()["choices"]
-    batch = server.scheduler._batch
-    join, tried = batch.join, []
-
-    def together(requests):
-        tried.append(len(requests))
-        if len(requests) > 1:
-            join(requests)
-            batch.leave(requests)
-            raise MemoryError
-        return join(requests)
-
-    monkeypatch.setattr(batch, "join", together)
-    again = post(server, "/v1/completions", **{**ASK, "n": 3}).json()["choices"]
-
-    assert tried == [3, 1, 1, 1]
-    assert again == alone

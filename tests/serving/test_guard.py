@@ -15,6 +15,7 @@ from specdecode.decoding.intake import make_requests
 from specdecode.decoding.result import finished
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.serving import guard as guard_module
+from specdecode.serving import step_costs
 from specdecode.serving.guard import PLAIN, SPECULATING, AcceptanceGuard
 from specdecode.serving.step_costs import MeasuredCosts
 from specdecode.verification.exact import total_variation
@@ -36,9 +37,12 @@ class Traffic:
         kept: (step, random numbers) -> draft tokens kept.
         slots: how many.
         tokens: of a reply; then the next request takes the slot.
+        noise: standard deviation of the logarithm of a measured time.
+        seed: of the noise.
     """
 
-    def __init__(self, ratio, kept, slots=4, tokens=40):
+    def __init__(self, ratio, kept, slots=4, tokens=40, *, noise=0.0, seed=0):
+        self.noise, self.clock = noise, np.random.default_rng(seed)
         self.switched = []
         self.guard = AcceptanceGuard(GAMMA, self.switched.append)
         self.ratio, self.kept, self.tokens = ratio, kept, tokens
@@ -55,7 +59,7 @@ class Traffic:
                 request = new_request()
                 self.replies[request] = self.guard.lengths_of(request)
             if self.guard.wants_plain_cost(self.slots):
-                self.guard.plain_cost(self.slots, 1.0)
+                self.guard.plain_cost(self.slots, self.measured(1.0))
                 spent += 1
             chosen = {r: length.choose((), GAMMA) for r, length in self.replies.items()}
             for request, drafted in chosen.items():
@@ -67,10 +71,13 @@ class Traffic:
                     self.guard.forget(request)
                     del self.replies[request]
             cost = self.ratio if any(chosen.values()) else 1.0
-            self.guard.stepped(self.slots, cost)
+            self.guard.stepped(self.slots, self.measured(cost))
             spent += cost
             self.step += 1
         return made / self.slots, spent
+
+    def measured(self, cost):
+        return cost * float(np.exp(self.noise * self.clock.standard_normal()))
 
 
 def new_request():
@@ -101,6 +108,36 @@ def test_a_draft_that_became_useless_is_dropped_within_200_steps(ratio, kept, sl
     assert made / spent >= 0.95
     assert before == [] or ratio > GAMMA + 1
     assert PLAIN in traffic.switched
+
+
+def throughput_after_200_steps(seed):
+    """Of a draft that was good for a short while, with clocks that err by 30 %."""
+    traffic = Traffic(1.3, lambda _s, _r: GAMMA, slots=1, noise=0.3, seed=seed)
+    traffic.run(60)
+    traffic.kept = useless
+    traffic.run(200)
+    made, spent = traffic.run(200)
+    return made / spent
+
+
+@pytest.mark.parametrize("seed", [6, 13, 16])
+def test_clocks_that_err_do_not_hide_a_useless_draft(monkeypatch, seed):
+    """Plain steps are timed more often where drafts do not clearly pay."""
+    assert throughput_after_200_steps(seed) >= 0.95
+
+    monkeypatch.setattr(step_costs, "_SOON", 10**9)
+    assert throughput_after_200_steps(seed) < 0.95
+
+
+def test_plain_steps_are_tried_out_for_a_small_share_of_the_time():
+    costs, tried = MeasuredCosts(), 0
+    for _ in range(2000):
+        if costs.lacks_plain(1, doubtful=True):
+            costs.tried(1, 1.0)
+            tried += 1
+        costs.drafted(1, 2.0)
+
+    assert tried <= 8 + 0.02 * 2000
 
 
 @pytest.mark.parametrize(("ratio", "chance"), [(1.2, 0.6), (1.6, 0.7), (2.5, 0.9), (0.9, 0.0)])
@@ -190,7 +227,7 @@ class Guarded:
         guard = AcceptanceGuard(self.tool.num_speculative_tokens)
         for _ in range(3):
             guard.plain_cost(len(prompts), 1.0)
-            guard.drafted()
+            guard.drafted(1)
             guard.stepped(len(prompts), 1.5)
         requests = make_requests(self.tool.target, prompts, params)
         batch = self.tool.open(slots=len(requests), lengths=guard.lengths_of)

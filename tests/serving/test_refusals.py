@@ -53,6 +53,13 @@ def told(response, status, param=None):
         ({"prompt": "the " * 21}, "prompt"),
         ({"prompt": [999]}, None),
         ({"prompt": {"text": "the"}}, "prompt"),
+        ({"prompt": ["the", 3]}, "prompt"),
+        ({"prompt": [True]}, "prompt"),
+        ({"prompt": [0.5] * 700}, "prompt"),
+        ({"prompt": [[2, 3], ["the"]]}, "prompt"),
+        ({"prompt": [[]]}, None),
+        ({"stop": ["x"] * 33}, "stop"),
+        ({"stop": [1] * 33}, "stop"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"echo": True}, "echo"),
@@ -128,13 +135,24 @@ def test_an_api_key_guards_what_costs_and_what_tells(engine_folder):
         told(post(locked, "/v1/completions", **ASK), 401)
         assert get("/v1/models") == get("/v1/models", "wrong") == get("/server_info") == 401
         assert get("/health") == get("/metrics") == 200
+        assert get("/v1/models", "säcret") == 200
 
 
-def test_an_api_key_opens(engine_folder):
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("Bearer secret", 200), ("bearer  secret", 200), ("secret", 401), ("Basic secret", 401)],
+)
+def test_a_key_comes_as_a_bearer_token(engine_folder, header, status):
     with serving(tiny_engine(engine_folder), slots=1, api_key="secret") as locked:
-        headers = {"Authorization": "Bearer secret"}
-        answer = httpx.post(locked.url + "/v1/completions", json=ASK, headers=headers)
-        assert answer.status_code == 200
+        answer = httpx.get(locked.url + "/v1/models", headers={"Authorization": header})
+
+    assert answer.status_code == status
+
+
+def test_what_no_answer_can_carry_is_not_quoted(strict):
+    body = json.dumps({**ASK, "model": "\ud800"})
+
+    assert "'?'" in told(httpx.post(strict.url + "/v1/completions", content=body), 404, "model")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +184,7 @@ def test_a_rule_that_cannot_serve_is_refused_at_the_start(engine_folder):
 
 
 def test_clients_cannot_make_up_ever_more_categories():
-    metrics = ServerMetrics(NAME, 3)
+    metrics = ServerMetrics(NAME, 3, slots=4, context=256)
 
     names = {metrics.category(f"kind-{i}") for i in range(500)}
 

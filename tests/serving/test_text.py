@@ -71,5 +71,44 @@ def test_a_decoder_that_takes_something_back_loses_no_text_behind_it():
 
     sent = out.add(list(b"a ")) + out.add(list(b".")) + out.add(list(b"b"))
 
-    assert sent == "a "
+    assert sent == "a .b"
     assert sent + out.finish("a.bc") == "a .bc"
+
+
+class Counting(Bytes):
+    """Knows how many tokens it was given at most."""
+
+    most = 0
+
+    def decode(self, tokens, *, skip_special_tokens):
+        self.most = max(self.most, len(tokens))
+        return super().decode(tokens, skip_special_tokens=skip_special_tokens)
+
+
+def test_a_long_reply_is_not_decoded_again_and_again():
+    tokenizer = Counting()
+    out, text = TextStream(tokenizer, ["never"]), "aé€😀 " * 200
+
+    sent = "".join(out.add([byte]) for byte in text.encode())
+
+    assert sent + out.finish(text) == text
+    assert tokenizer.most <= 8
+
+
+class Stripping(Bytes):
+    """Drops the blank at the beginning, as SentencePiece's decoders do."""
+
+    def decode(self, tokens, *, skip_special_tokens):
+        return super().decode(tokens, skip_special_tokens=skip_special_tokens).removeprefix(" ")
+
+
+@given(st.lists(st.text(" ab€", min_size=1, max_size=4), max_size=8))
+def test_blanks_that_only_the_beginning_of_a_reply_loses_are_kept_elsewhere(words):
+    data = "".join(words).encode()
+    whole = Stripping().decode(data, skip_special_tokens=True)
+    out = TextStream(Stripping(), [])
+
+    sent = "".join(out.add(list(word.encode())) for word in words)
+
+    assert whole.startswith(sent)
+    assert sent + out.finish(whole) == whole
