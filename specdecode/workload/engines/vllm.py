@@ -145,7 +145,10 @@ class Vllm:
         shows = not isinstance(options, Unknown) and isinstance(
             options.get("speculative_config", _HIDDEN), Mapping | None
         )
-        return acceptance_rule(options, EXACT, None if shows else _HIDDEN)
+        hidden = _HIDDEN
+        if (failed := facts.failures.get(SERVER_INFO)) is not None:
+            hidden = f"{SERVER_INFO}, which would show the speculative configuration, {failed}"
+        return acceptance_rule(options, EXACT, None if shows else hidden)
 
 
 def _stats(payload: Payload) -> list[object]:

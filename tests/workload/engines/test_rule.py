@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specdecode.governance.lints import lossy
@@ -83,6 +85,15 @@ class TestVllm:
 
         assert found.seen == "hidden"
         assert "VLLM_SERVER_DEV_MODE" in found.findings[0]
+
+    def test_a_configuration_that_did_not_come_is_not_blamed_on_the_mode(self):
+        late = "no whole answer within 5 s; is the server stuck?"
+        answers = replace(served(VLLM), failures={VLLM_INFO: late})
+        found = ENGINES["vllm"].rule(answers)
+
+        assert found.seen == "hidden"
+        assert "is the server stuck" in found.findings[0]
+        assert "DEV_MODE" not in found.findings[0]
 
 
 class TestSglang:

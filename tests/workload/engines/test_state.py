@@ -257,6 +257,10 @@ class TestShown:
         assert shown({"a": {name: "hunter2"}}) == {"a": {name: "(left out)"}}
         assert "hunter2" not in str(shown({name: ["hunter2"]}))
 
+    def test_a_number_of_tokens_is_no_secret(self):
+        assert shown({"kv_cache_size_tokens": "8192"}) == {"kv_cache_size_tokens": "8192"}
+        assert shown({"hf_token": "8192"}) == {"hf_token": "(left out)"}
+
     @pytest.mark.parametrize(
         ("name", "value"),
         [
