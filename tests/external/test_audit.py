@@ -150,3 +150,12 @@ def test_rows_of_a_server_that_died_are_kept_and_only_the_others_asked_again(
     assert [row["order_index"] for row in found["rows"]] == [0, 1, 2]
     assert found == again
     assert found["version"] == "9.9"
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_an_audit_of_no_requests_is_refused(rounds, capsys):
+    with pytest.raises(SystemExit) as ended:
+        program.main(["audit", "--rounds", rounds])
+
+    assert ended.value.code == 2
+    assert "--rounds" in capsys.readouterr().err

@@ -16,6 +16,7 @@ import httpx
 from specdecode import __version__
 from specdecode.errors import ConfigError, EngineError
 from specdecode.workload.engines import LossyEngineError, ServerError
+from specdecode.workload.interrupts import terminated_as_interrupted
 from specdecode.workload.load import EngineSide, run_load
 from specdecode.workload.load.engine import AUTO
 from specdecode.workload.load.faults import INTERRUPTED
@@ -26,7 +27,6 @@ from specdecode.workload.sweep.arms import Arm, checked
 from specdecode.workload.sweep.cells import Cell
 from specdecode.workload.sweep.deck import Deck
 from specdecode.workload.sweep.files import write_files
-from specdecode.workload.sweep.interrupts import terminated_as_interrupted
 from specdecode.workload.sweep.journal import SweepFolder
 from specdecode.workload.sweep.order import turns
 from specdecode.workload.sweep.progress import Show, SweepProgress
