@@ -55,3 +55,21 @@ def test_a_client_that_fails_by_itself_is_told_and_ends_no_thread(world):
 
     assert dict(world.unmet) == {"broken: RuntimeError: can't start new thread": 1}
     assert not soak._met(world).passed
+
+
+@pytest.mark.parametrize("client", [misbehave.sends_nonsense, misbehave.sends_too_much])
+@pytest.mark.parametrize(
+    ("answer", "unmet"),
+    [
+        (b"HTTP/1.1 429 x\r\nRetry-After: 3\r\n\r\n", False),  # full: it reads no body
+        (b"HTTP/1.1 429 x\r\n\r\n", True),
+        (b"HTTP/1.1 200 x\r\n\r\n", True),
+    ],
+)
+def test_a_full_server_may_refuse_a_body_unread_but_says_when_to_return(
+    world, monkeypatch, client, answer, unmet
+):
+    monkeypatch.setattr(world, "exchange", lambda _: answer)
+    world.play(client, random.Random(0))  # noqa: S311 - no secret
+
+    assert bool(world.unmet) is unmet
