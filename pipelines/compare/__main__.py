@@ -17,7 +17,9 @@ from pipelines.compare.picture import draw
 from pipelines.console import say
 from pipelines.environment import describe
 from pipelines.external.models import DEFAULT_SOURCE, prepare
+from specdecode.cli.sweep_options import numbers
 from specdecode.durable import written_whole
+from specdecode.errors import SpecdecodeError
 from specdecode.workload.sweep import SweepProgress, SweepSpec, run_sweep
 from specdecode.workload.sweep.cells import Cell, read_cell
 from specdecode.workload.sweep.paired import seconds_per_token, throughput
@@ -32,8 +34,12 @@ REFERENCE = PLAIN["specdecode"]
 LEVEL = 0.95
 
 
-def main() -> int:
-    """Measure, and write report, page and picture. Goes on where an earlier call stopped."""
+def main(argv: list[str] | None = None) -> int:
+    """Measure, and write report, page and picture. Goes on where an earlier call stopped.
+
+    Returns:
+        0 complete; 1 partial; 2 for what the caller can fix; 130 interrupted.
+    """
     parser = argparse.ArgumentParser(prog="make compare", description=__doc__)
     parser.add_argument("--target", default=DEFAULT_SOURCE, help="model source of the target")
     parser.add_argument("--rounds", type=int, default=4, help="how often everything is measured")
@@ -42,14 +48,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of orders, prompts and replies")
     parser.add_argument("--out", type=Path, default=FOLDER, help=f"rows; default {FOLDER}")
     parser.add_argument("--redraw", action="store_true", help="page and picture from the report")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     settings.work_offline()
+    try:
+        return _compare(options)
+    except SpecdecodeError as error:
+        say(f"Error: {error}")
+        return 2
+
+
+def _compare(options: argparse.Namespace) -> int:
     if options.redraw:
         report = json.loads(REPORT.read_text(encoding="utf-8"))
     else:
         report = measure(
             SweepSpec(
-                concurrency=tuple(int(c) for c in options.concurrency.split(",")),
+                concurrency=numbers("--concurrency", options.concurrency),
                 rounds=options.rounds,
                 requests_per_client=3,
                 prompts=PROMPTS,

@@ -12,6 +12,7 @@ from pipelines.console import say
 from pipelines.external.environments import EXTERNALS, install
 from specdecode.durable import written_whole
 from specdecode.errors import SpecdecodeError
+from specdecode.workload.interrupts import terminated_as_interrupted
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
 
     Returns:
         0; 1 if the audit came out otherwise than it must: an arm that is not found lossless, or a
-        known fault that is not found; 2 for what the caller can fix.
+        known fault that is not found; 2 for what the caller can fix; 130 interrupted.
     """
     parser = argparse.ArgumentParser(prog="python -m pipelines.external", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     two = commands.add_parser("models", help="make what they load, and say where it is")
     three = commands.add_parser("audit", help="audit vLLM with and without speculation")
     three.add_argument("--arms", nargs="*", default=None)
-    three.add_argument("--rounds", type=int, default=16, help="requests of each way to sample")
+    three.add_argument("--rounds", type=_count, default=16, help="requests of each way to sample")
     three.add_argument("--seed", type=int, default=20261130)
     three.add_argument("--alpha", type=float, default=0.01)
     three.add_argument("--threads", type=int, default=2)
@@ -42,10 +43,14 @@ def main(argv: list[str] | None = None) -> int:
             for name in options.engines or EXTERNALS:
                 install(name)
             return 0
-        return _with_models(options)
+        with terminated_as_interrupted():
+            return _with_models(options)
     except SpecdecodeError as error:
         say(f"Error: {error}")
         return 2
+    except KeyboardInterrupt:
+        say("Interrupted; the same command goes on with what is there.")
+        return 130
 
 
 def _with_models(options: argparse.Namespace) -> int:
@@ -78,6 +83,13 @@ def _with_models(options: argparse.Namespace) -> int:
     known = arms(models)
     expected = {name: "biased" if known[name].faulty else "lossless" for name in verdicts}
     return 0 if verdicts == expected else 1
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
 
 
 if __name__ == "__main__":

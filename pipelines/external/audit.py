@@ -21,7 +21,7 @@ from pipelines.console import say
 from pipelines.external.environments import environment, external
 from pipelines.external.models import DRAFT_LAYERS, Models
 from pipelines.external.requests import REPLY, SETTINGS, Ask, asks, send
-from pipelines.external.servers import draft_model, ngram, vllm_command
+from pipelines.external.servers import MEND_CODE, draft_model, ngram, vllm_command
 from specdecode.audit import AuditReport, audit_arms
 from specdecode.errors import ConfigError
 from specdecode.models import LoadedModel, load_model
@@ -137,12 +137,15 @@ def run(
 def collect(arm: str, command: ServerCommand, requests: Sequence[Ask]) -> dict[str, Any]:
     """Start vLLM, send the requests, and keep each row as it comes, and what vLLM says of itself.
 
-    Rows that were collected before with the same command and requests are not collected again.
+    Rows that were collected before with the same versions, command and requests are not collected
+    again.
     """
     asked = {
         "argv": list(command.argv),
         "env": dict(command.env),
         "requests": [r.body() for r in requests],
+        # Of one path there may be other versions tomorrow, and the evidence names these.
+        "versions": [sha256_file(external("vllm").lock_path), sha256_file(MEND_CODE)],
     }
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     kept = WORK / f"{arm}-{key}.jsonl"

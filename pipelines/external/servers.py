@@ -23,6 +23,7 @@ NAME = "target"
 
 _LAUNCHER = Path(__file__).with_name("llama_cpp_server.py")
 _MEND = Path(__file__).with_name("mend")
+MEND_CODE = _MEND / "specdecode_mend.py"
 _QUIET = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 

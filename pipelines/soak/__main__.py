@@ -12,10 +12,11 @@ from pipelines.soak.rule import Rule
 from pipelines.soak.soak import PICTURE, REPORT, Plan, run_soak
 from specdecode.cli.target import DEFAULT_TARGET
 from specdecode.errors import EngineError, UserError
+from specdecode.workload.interrupts import terminated_as_interrupted
 
 
 def main() -> int:
-    """Run it; 0 if memory is flat and everybody was met as promised, else 1."""
+    """Run it; 0 if memory is flat and everybody was met as promised, else 1; 130 interrupted."""
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
     parser.add_argument("--minutes", type=_positive, default=10.0, help="of load (default 10)")
     parser.add_argument("--concurrency", type=int, default=16, help="clients (default 16)")
@@ -40,10 +41,14 @@ def main() -> int:
     )  # fmt: skip
     say(f"Soaking for {plan.minutes:g} minutes; the rule is in {folder}/plan.json …")
     try:
-        report = run_soak(plan, folder)
+        with terminated_as_interrupted():
+            report = run_soak(plan, folder)
     except (UserError, EngineError) as error:
         say(f"soak failed: {error}")
         return 1
+    except KeyboardInterrupt:
+        say(f"Interrupted; {folder} has the samples, and there is no verdict.")
+        return 130
     say(f"{report['line']}\nWrote {folder}/{REPORT} and {folder}/{PICTURE}.")
     return 0 if report["passed"] else 1
 

@@ -74,7 +74,6 @@ class Sampler:
 
     Attributes:
         samples: so far.
-        gone: whether the process ended meanwhile.
     """
 
     def __init__(self, pid: int, url: str, every_s: float, path: Path) -> None:
@@ -87,7 +86,6 @@ class Sampler:
         ]
         self._latest: tuple[float, dict[str, float]] = (0.0, {})
         self.samples: list[Sample] = []
-        self.gone = False
 
     def __enter__(self) -> Sampler:
         self._zero = time.monotonic()
@@ -161,8 +159,7 @@ class Sampler:
                 try:
                     sample = self.sample(told if known else {})
                 except psutil.Error:
-                    self.gone = True
-                    return
+                    return  # it has ended; the rule counts what is missing
                 self.samples.append(sample)
                 lines.write(json.dumps(asdict(sample)) + "\n")
                 lines.flush()

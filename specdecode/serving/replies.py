@@ -65,11 +65,6 @@ class Delta:
     drafting: Drafting | None = None
     error: ApiError | None = None
 
-    @property
-    def is_last(self) -> bool:
-        """Whether nothing follows."""
-        return self.result is not None or self.error is not None
-
 
 @dataclass(eq=False)
 class Reply:

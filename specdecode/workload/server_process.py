@@ -146,20 +146,22 @@ class ServerProcess:
         with httpx.Client(trust_env=False, timeout=5.0) as client:
             while time.monotonic() < until:
                 if (code := process.poll()) is not None:
-                    raise EngineError(f"the server ended with {code}; {self._last_words()}")
+                    raise EngineError(f"the server ended with {code}; {last_words(self.log)}")
                 with contextlib.suppress(httpx.HTTPError):
                     if client.get(self.url + self._command.ready_path).status_code == 200:
                         return
                 time.sleep(_ASK_S)
         raise EngineError(
-            f"the server was not ready within {self._command.ready_s:g} s; {self._last_words()}"
+            f"the server was not ready within {self._command.ready_s:g} s; {last_words(self.log)}"
         )
 
-    def _last_words(self) -> str:
-        with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
-            text = log.read().decode("utf-8", errors="replace").strip()
-        return f"its log {self.log} ends: {text}" if text else f"its log {self.log} is empty"
+
+def last_words(log: Path) -> str:
+    """The end of a server's log, as part of a sentence."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        text = file.read().decode("utf-8", errors="replace").strip()
+    return f"its log {log} ends: {text}" if text else f"its log {log} is empty"
 
 
 def _free_port() -> int:

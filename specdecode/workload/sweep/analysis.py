@@ -26,7 +26,7 @@ class Analysis:
     Attributes:
         points: arm x concurrency over all rounds, JSON-safe.
         crossovers: one per drafting arm, JSON-safe.
-        recommendations: one per baseline that was measured.
+        recommendations: one per baseline that an arm could be compared with.
     """
 
     points: list[Json]
@@ -52,6 +52,7 @@ def analyse(spec: SweepSpec, arms: Sequence[Arm], cells: Sequence[Cell]) -> Anal
             by_baseline[arm.baseline].append(arm)
     names = {arm.name: arm for arm in arms}
     crossovers = []
+    compared: set[str] = set()
     for arm in arms:
         if arm.baseline is None:
             continue
@@ -59,12 +60,14 @@ def analyse(spec: SweepSpec, arms: Sequence[Arm], cells: Sequence[Cell]) -> Anal
             load: throughput(grid.get((arm.name, load), []), grid.get((arm.baseline, load), []))
             for load in spec.concurrency
         }
+        if any(ratio.rounds for ratio in ratios.values()):
+            compared.add(arm.baseline)
         known = {"arm": arm.name, "rule": arm.rule, "num_speculative_tokens": arm.draft_length}
         crossovers.append(known | crossover(ratios, spec.level))
     recommendations = [
         recommend(names[name], rivals, grid, spec.level)
         for name, rivals in by_baseline.items()
-        if any(grid.get((name, load)) for load in spec.concurrency)
+        if name in compared
     ]
     return Analysis(points, crossovers, recommendations)
 

@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from specdecode.errors import EvidenceError
 from specdecode.measurement.records import Record, read_records
 from specdecode.workload.load.journal import ROWS, SUMMARY
 
 Json = dict[str, Any]
-NOT_MEASURED: Final = "not measured"
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,15 @@ def _estimate(ratios: Mapping[int, Ratio], level: float) -> dict[str, Any] | Non
 def _interval(
     loads: tuple[int, int], around: tuple[Ratio, Ratio], center: float, level: float
 ) -> tuple[float, float] | None:
-    k = around[0].rounds
-    if k < 2 or around[1].rounds != k:
+    # What a round does is common to both loads, so it is left out of both.
+    rounds = around[0].by_round.keys() | around[1].by_round.keys()
+    if (k := len(rounds)) < 2:
         return None
     without: list[float] = []
-    for left_out in range(k):
-        first, second = (Ratio(np.delete(each.logs, left_out)) for each in around)
+    for left_out in sorted(rounds):
+        first, second = (
+            Ratio({r: log for r, log in each.by_round.items() if r != left_out}) for each in around
+        )
         found = _crossing(loads, (first, second))
         if found is None:
             return None

@@ -70,7 +70,7 @@ class SweepFolder:
             path.mkdir(parents=True, exist_ok=True)
             write_json(path / PLAN, manifest)
         # What failed in an earlier call is tried again: perhaps what was missing is there now.
-        self._stale = {(f.arm, f.round, f.concurrency) for f in self.failures()}
+        self._failed = {(f.arm, f.round, f.concurrency): f.at for f in self.failures()}
 
     def cell(self, arm: str, number: int, concurrency: int) -> Path:
         """Folder of a cell's load run."""
@@ -83,14 +83,16 @@ class SweepFolder:
     def read(self, arm: str, number: int, concurrency: int) -> Cell | None:
         """A cell that was measured; None if it was not, or is to be measured again."""
         folder = self.cell(arm, number, concurrency)
-        if (arm, number, concurrency) in self._stale or not (folder / SUMMARY).is_file():
+        if not (folder / SUMMARY).is_file():
             return None
         cell = read_cell(folder, arm, number, concurrency)
+        failed = self._failed.get(cell.key)
+        if failed is not None and _moment(cell.summary["started_at"]) < _moment(failed):
+            return None  # what was measured after the failure counts
         return None if cell.summary["verdict"]["stopped"] == INTERRUPTED else cell
 
     def make_room(self, arm: str, number: int, concurrency: int) -> Path:
         """The folder of a cell that is to be measured; what an interruption left is set aside."""
-        self._stale.discard((arm, number, concurrency))
         folder = self.cell(arm, number, concurrency)
         if folder.exists():
             aside = folder.with_name(f"{folder.name}.interrupted")
@@ -105,7 +107,11 @@ class SweepFolder:
     def fail(self, arm: str, number: int, concurrency: int | None, reason: str) -> Failure:
         """Record that an arm failed."""
         failure = Failure(arm, number, concurrency, reason, datetime.now(UTC).isoformat())
-        with (self.path / FAILURES).open("ab") as file:
+        path = self.path / FAILURES
+        with path.open("r+b" if path.exists() else "w+b") as file:
+            # Half a line, of a machine that went down, would make this one unreadable, too.
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
             file.write(json.dumps(asdict(failure)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -144,6 +150,10 @@ def read_plan(path: Path) -> tuple[SweepSpec, list[Arm]]:
         raise
     except (ValueError, KeyError, TypeError) as error:
         raise EvidenceError(f"{path / PLAN} is not what a sweep writes ({error})") from error
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -40,15 +40,20 @@ class Ratio:
     """One arm over another.
 
     Attributes:
-        logs: float64 [K], the logarithm of the ratio in every round that has one.
+        by_round: the logarithm of the ratio in every round that has one.
     """
 
-    logs: npt.NDArray[np.float64]
+    by_round: Mapping[int, float]
+
+    @property
+    def logs(self) -> npt.NDArray[np.float64]:
+        """Float64 [K]."""
+        return np.array(list(self.by_round.values()), np.float64)
 
     @property
     def rounds(self) -> int:
         """K."""
-        return len(self.logs)
+        return len(self.by_round)
 
     @property
     def estimate(self) -> float | None:
@@ -87,16 +92,19 @@ def throughput(first: Sequence[Cell], second: Sequence[Cell]) -> Ratio:
         first: cells of an arm, one a round; those that are not whole are left out.
         second: of the arm it is compared with.
     """
-    return _ratio([(_speed(a), _speed(b)) for a, b in _in_rounds(first, second)])
+    return _ratio({a.round: (_speed(a), _speed(b)) for a, b in _in_rounds(first, second)})
 
 
 def seconds_per_token(first: Sequence[Cell], second: Sequence[Cell]) -> Ratio:
     """Time per output token after the first, of one arm over that of another; below 1 is faster."""
-    pairs = []
+    pairs = {}
     for a, b in _in_rounds(first, second):
         ours, theirs = _parts(a), _parts(b)
         both = sorted(ours.keys() & theirs.keys())
-        pairs.append((_pooled(ours[name] for name in both), _pooled(theirs[name] for name in both)))
+        pairs[a.round] = (
+            _pooled(ours[name] for name in both),
+            _pooled(theirs[name] for name in both),
+        )
     return _ratio(pairs)
 
 
@@ -123,6 +131,6 @@ def _speed(cell: Cell) -> float:
     return (cell.tokens or 0) / cell.seconds if cell.seconds else math.nan
 
 
-def _ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
+def _ratio(pairs: Mapping[int, tuple[float, float]]) -> Ratio:
     """Rounds without a positive number on both sides have no ratio."""
-    return Ratio(np.array([math.log(a / b) for a, b in pairs if a > 0 and b > 0], np.float64))
+    return Ratio({r: math.log(a / b) for r, (a, b) in pairs.items() if a > 0 and b > 0})

@@ -27,8 +27,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from specdecode.workload.sweep.arms import Arm
 from specdecode.workload.sweep.cells import Cell
 from specdecode.workload.sweep.paired import Ratio, throughput
@@ -163,11 +161,11 @@ def _is_faster(
         for choice in (first, second)
     )
     rounds = set.intersection(*(set(each) for each in (*ours, *theirs)))
-    logs = [
-        sum(math.log(a[r] / b[r]) for a, b in zip(ours, theirs, strict=True)) / len(first)
+    logs = {
+        r: sum(math.log(a[r] / b[r]) for a, b in zip(ours, theirs, strict=True)) / len(first)
         for r in sorted(rounds)
-    ]
-    interval = Ratio(np.array(logs, np.float64)).interval(level)
+    }
+    interval = Ratio(logs).interval(level)
     return interval is not None and interval.low > 1
 
 

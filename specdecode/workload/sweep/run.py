@@ -16,17 +16,17 @@ import httpx
 from specdecode import __version__
 from specdecode.errors import ConfigError, EngineError
 from specdecode.workload.engines import LossyEngineError, ServerError
+from specdecode.workload.interrupts import terminated_as_interrupted
 from specdecode.workload.load import EngineSide, run_load
 from specdecode.workload.load.engine import AUTO
 from specdecode.workload.load.faults import INTERRUPTED
 from specdecode.workload.load.progress import Progress
-from specdecode.workload.server_process import ServerProcess
+from specdecode.workload.server_process import ServerProcess, last_words
 from specdecode.workload.sweep.analysis import Analysis, analyse
 from specdecode.workload.sweep.arms import Arm, checked
 from specdecode.workload.sweep.cells import Cell
 from specdecode.workload.sweep.deck import Deck
 from specdecode.workload.sweep.files import write_files
-from specdecode.workload.sweep.interrupts import terminated_as_interrupted
 from specdecode.workload.sweep.journal import SweepFolder
 from specdecode.workload.sweep.order import turns
 from specdecode.workload.sweep.progress import Show, SweepProgress
@@ -264,9 +264,7 @@ class _Sweep:
     def _last_words(self, arm: Arm, number: int) -> str:
         if isinstance(arm.server, str):
             return "it was started by somebody else"
-        log = self.folder.log(f"{arm.name}.round-{number}")
-        text = log.read_bytes()[-2000:].decode("utf-8", errors="replace").strip()
-        return f"its log {log} ends: {text}" if text else f"its log {log} is empty"
+        return last_words(self.folder.log(f"{arm.name}.round-{number}"))
 
 
 def _answers(arm: Arm, url: str) -> bool:

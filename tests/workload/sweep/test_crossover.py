@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +91,20 @@ def test_the_true_crossover_of_a_known_server_lies_between_the_loads_that_are_na
     estimate = found["estimate"]
     assert estimate["between"] == [found["pays_up_to"], found["does_not_pay_from"]]
     assert estimate["low"] < estimate["concurrency"] < estimate["high"]
+
+
+def test_a_round_is_left_out_of_both_loads_and_of_no_other_round():
+    def measured(load, logs):
+        plain = [cell("plain", r, load, 100.0) for r in logs]
+        return throughput([cell("k", r, load, 100.0 * math.exp(v)) for r, v in logs.items()], plain)
+
+    ratios = {1: measured(1, {1: 0.4, 2: 0.6}), 4: measured(4, {3: -0.4, 4: -0.6})}
+    estimate = crossover(ratios, 0.95)["estimate"]
+
+    # Logarithm of the load over log 4, without rounds 1, 2, 3 and 4.
+    without = [0.6 / 1.1, 0.4 / 0.9, 0.5 / 1.1, 0.5 / 0.9]
+    error = math.sqrt(3 / 4 * sum((each - sum(without) / 4) ** 2 for each in without))
+    reach = 3.182446 * error  # Student's t with 3 degrees of freedom, 97.5 %
+    assert estimate["concurrency"] == pytest.approx(2)
+    assert estimate["low"] == pytest.approx(4 ** (0.5 - reach))
+    assert estimate["high"] == pytest.approx(4 ** (0.5 + reach))

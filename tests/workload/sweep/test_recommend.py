@@ -144,3 +144,11 @@ def test_every_baseline_gets_a_recommendation_of_its_own():
         ("plain", {1: 2}),
         ("other", {1: 0}),
     ]
+
+
+def test_plain_decoding_is_not_recommended_over_what_was_never_measured():
+    spec = SweepSpec(concurrency=(1,), rounds=4, input_tokens=4)
+    cells = cells_of(speeds_at(1, plain=100), 4)
+    cells += [cell("k2", number, 1, 300.0, whole=False) for number in range(1, 5)]
+
+    assert analyse(spec, [PLAIN, drafting(2)], cells).recommendations == []

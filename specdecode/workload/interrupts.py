@@ -1,4 +1,4 @@
-"""A signal that ends a sweep ends its servers, too."""
+"""A signal that ends a measurement ends its servers, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """TERM ends a sweep like Ctrl-C: otherwise servers that it started would outlive it."""
+    """TERM ends it like Ctrl-C: otherwise servers that were started would outlive it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
