@@ -51,6 +51,8 @@ def audit_command(
     audited by itself. The JSON document is what `specdecode decide --audit` reads.
 
     Exit codes: 0 every arm lossless, 10 an arm biased, 11 undecided, 2 wrong usage.
+
+    Example: specdecode audit data/rows.parquet --draft self-int4
     """
     if not 0.0 < alpha < 1.0:
         raise ConfigError(f"--alpha must lie strictly between 0 and 1, not {alpha}")
