@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from specdecode.errors import ConfigError
 NOT_MEASURED: Final = "not measured"
 _QUERY: Final = "utilization.gpu,memory.used,memory.total,power.draw"
 _PATIENCE_S: Final = 5.0
+# The kernel counts processor time in ticks of 10 ms; over a few of them its use is noise.
+_LEAST_S: Final = 0.1
 
 
 @dataclass
@@ -52,6 +55,7 @@ class Sampler:
                 raise ConfigError(f"--server-pid {self.server_pid}: no such process") from error
         psutil.cpu_percent()  # the first call has nothing to compare with
         self._client.cpu_percent()
+        self._read_at = time.monotonic()
         self._server()
 
     @property
@@ -64,15 +68,21 @@ class Sampler:
         return "the load client's machine; the server runs elsewhere and is not measured"
 
     def sample(self) -> dict[str, Any]:
-        """One sample, JSON-safe; None where there is no source."""
+        """One sample, JSON-safe; None where there is no source.
+
+        Use of the processor is since the sample before, and None where that is too short ago.
+        """
         memory = psutil.virtual_memory()
+        began, self._read_at = self._read_at, time.monotonic()
+        long_enough = self._read_at - began >= _LEAST_S
+        machine, client = psutil.cpu_percent(), self._client.cpu_percent()
         cpu, rss = self._server()
         return {
-            "machine_cpu_percent": psutil.cpu_percent(),
+            "machine_cpu_percent": machine if long_enough else None,
             "machine_memory_bytes": int(memory.total - memory.available),
-            "server_cpu_percent": cpu,
+            "server_cpu_percent": cpu if long_enough else None,
             "server_rss_bytes": rss,
-            "client_cpu_percent": self._client.cpu_percent(),
+            "client_cpu_percent": client if long_enough else None,
             "client_rss_bytes": self._client.memory_info().rss,
             "gpus": self._gpus(),
         }

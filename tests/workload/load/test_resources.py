@@ -20,6 +20,19 @@ def test_a_machine_is_sampled_and_a_server_only_if_its_process_is_known():
     assert sample["server_cpu_percent"] is sample["server_rss_bytes"] is None
 
 
+def test_use_of_the_processor_is_unknown_until_time_has_passed(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("specdecode.workload.load.resources.time.monotonic", lambda: now[0])
+    sampler = Sampler("http://127.0.0.1:1", os.getpid())
+    names = ("machine_cpu_percent", "server_cpu_percent", "client_cpu_percent")
+    now[0] += 0.01  # a tick of the kernel's clock: 0 or 100 %
+    first = sampler.sample()
+    now[0] += 1.0
+    second = sampler.sample()
+    assert [first[name] for name in names] == [None, None, None]
+    assert None not in [second[name] for name in names]
+
+
 def test_a_server_is_sampled_with_its_children_until_it_is_gone():
     child = "import time; print(1, flush=True); time.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
