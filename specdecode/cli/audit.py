@@ -20,6 +20,7 @@ from specdecode.errors import ConfigError, EvidenceError
 SCHEMA = "specdecode.audit/1"
 BASELINE_ARM = "plain"
 UNNAMED_ARM = "all"
+_MANY = 1e6
 
 
 def audit_command(
@@ -76,6 +77,11 @@ def audit_command(
     raise typer.Exit(_exit_code(report["verdict"] for report in reports.values()))
 
 
+def _evidence(e_value: float | None) -> str:
+    """An e-value: of a biased engine it may have hundreds of digits."""
+    return number(e_value) if e_value is None or e_value < _MANY else f"{e_value:.2e}"
+
+
 def _by_arm(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     arms: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -112,7 +118,7 @@ def _show(reports: Mapping[str, Mapping[str, Any]]) -> None:
         table.add_row(
             escape(arm),
             f"[{STATUS_STYLE.get(verdict, 'bold')}]{escape(verdict)}[/]",
-            number(report.get("e_value")),
+            _evidence(report.get("e_value")),
             str(report.get("tokens_read")),
             *(str(greedy.get(key, "not measured")) for key in ("exact", "ties", "failures")),
         )
