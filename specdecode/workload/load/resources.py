@@ -53,8 +53,8 @@ class Sampler:
                 self._process = psutil.Process(self.server_pid)
             except (psutil.Error, ValueError) as error:
                 raise ConfigError(f"--server-pid {self.server_pid}: no such process") from error
-        psutil.cpu_percent()  # the first call has nothing to compare with
-        self._client.cpu_percent()
+        self._machine = _machine_seconds()
+        self._client.cpu_percent()  # the first call has nothing to compare with
         self._read_at = time.monotonic()
         self._server()
 
@@ -75,10 +75,12 @@ class Sampler:
         memory = psutil.virtual_memory()
         began, self._read_at = self._read_at, time.monotonic()
         long_enough = self._read_at - began >= _LEAST_S
-        machine, client = psutil.cpu_percent(), self._client.cpu_percent()
+        before, self._machine = self._machine, _machine_seconds()
+        busy, total = self._machine[0] - before[0], self._machine[1] - before[1]
+        client = self._client.cpu_percent()
         cpu, rss = self._server()
         return {
-            "machine_cpu_percent": machine if long_enough else None,
+            "machine_cpu_percent": 100 * busy / total if long_enough and total > 0 else None,
             "machine_memory_bytes": int(memory.total - memory.available),
             "server_cpu_percent": cpu if long_enough else None,
             "server_rss_bytes": rss,
@@ -118,6 +120,17 @@ class Sampler:
         except (OSError, subprocess.SubprocessError):
             return None
         return parse_smi(done.stdout)
+
+
+def _machine_seconds() -> tuple[float, float]:
+    """(busy, all) processor seconds since boot.
+
+    `psutil.cpu_percent` remembers by thread and answers 0 to a thread that never asked before.
+    """
+    spent = psutil.cpu_times()._asdict()
+    # Linux counts guests in user and nice, too.
+    total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
+    return total - spent["idle"] - spent.get("iowait", 0.0), total
 
 
 def parse_smi(text: str) -> list[dict[str, float | None]] | None:

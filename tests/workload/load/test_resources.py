@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -30,7 +31,16 @@ def test_use_of_the_processor_is_unknown_until_time_has_passed(monkeypatch):
     now[0] += 1.0
     second = sampler.sample()
     assert [first[name] for name in names] == [None, None, None]
-    assert None not in [second[name] for name in names]
+    assert None not in [second[name] for name in names[1:]]
+
+
+def test_use_of_the_machine_is_the_same_in_a_thread_that_never_asked_before():
+    sampler = Sampler("http://127.0.0.1:1")
+    sampler._machine = (sampler._machine[0] - 3.0, sampler._machine[1] - 4.0)
+    sampler._read_at -= 4.0
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(sampler.sample).result()
+    assert found["machine_cpu_percent"] > 20
 
 
 def test_a_server_is_sampled_with_its_children_until_it_is_gone():
