@@ -39,6 +39,8 @@ def approve_command(  # noqa: PLR0917 - typer reads each as an option
 
     Your role comes from the signers file, and how long the signature counts from the plan. Writes
     VERDICT.KEYID.approval.json beside the verdict. An override is recorded as OVERRIDDEN, never GO.
+
+    Example: specdecode approve reports/verdict.json --plan plans/default.yaml --key Ada
     """
     from specdecode.governance.amendments import exploratory
     from specdecode.governance.approvals import (

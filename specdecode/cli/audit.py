@@ -20,6 +20,7 @@ from specdecode.errors import ConfigError, EvidenceError
 SCHEMA = "specdecode.audit/1"
 BASELINE_ARM = "plain"
 UNNAMED_ARM = "all"
+_MANY = 1e6
 
 
 def audit_command(
@@ -51,6 +52,8 @@ def audit_command(
     audited by itself. The JSON document is what `specdecode decide --audit` reads.
 
     Exit codes: 0 every arm lossless, 10 an arm biased, 11 undecided, 2 wrong usage.
+
+    Example: specdecode audit data/rows.parquet --draft self-int4
     """
     if not 0.0 < alpha < 1.0:
         raise ConfigError(f"--alpha must lie strictly between 0 and 1, not {alpha}")
@@ -72,6 +75,11 @@ def audit_command(
     else:
         _show(reports)
     raise typer.Exit(_exit_code(report["verdict"] for report in reports.values()))
+
+
+def _evidence(e_value: float | None) -> str:
+    """An e-value: of a biased engine it may have hundreds of digits."""
+    return number(e_value) if e_value is None or e_value < _MANY else f"{e_value:.2e}"
 
 
 def _by_arm(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -110,7 +118,7 @@ def _show(reports: Mapping[str, Mapping[str, Any]]) -> None:
         table.add_row(
             escape(arm),
             f"[{STATUS_STYLE.get(verdict, 'bold')}]{escape(verdict)}[/]",
-            number(report.get("e_value")),
+            _evidence(report.get("e_value")),
             str(report.get("tokens_read")),
             *(str(greedy.get(key, "not measured")) for key in ("exact", "ties", "failures")),
         )

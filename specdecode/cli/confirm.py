@@ -64,6 +64,9 @@ def confirm_command(  # noqa: PLR0917 - typer reads each as an option
     candidate the set stays closed for good.
 
     Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID, 3 TAMPERED, 2 wrong usage or consumed.
+
+    Example: specdecode confirm --plan plans/default.yaml --vault ../our_set --key ../holder.key
+    --out data/confirmation
     """
     from specdecode.governance.confirmation import confirm
     from specdecode.governance.opening import open_once

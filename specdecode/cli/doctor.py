@@ -25,6 +25,8 @@ def doctor_command(
     """Show what is installed, which device is used, and how to get what is missing.
 
     Exit code 1 when something a command cannot do without is missing.
+
+    Example: specdecode doctor
     """
     checks = list(run_checks(target))
     healthy = all(check.status != "missing" for check in checks)

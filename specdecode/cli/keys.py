@@ -47,6 +47,8 @@ def new_command(
     """Make an Ed25519 key and print its entry for the signers file.
 
     The private key stays in a file that only you can read, outside the repository.
+
+    Example: specdecode keys new Ada --role owner
     """
     from specdecode.governance.signing import SigningKey
 
@@ -62,7 +64,10 @@ def show_command(
     role: Annotated[str, typer.Option("--role", help="What it signs as.")] = "owner",
     as_json: JsonFlag = False,
 ) -> None:
-    """Print a key's public half, as an entry for the signers file."""
+    """Print a key's public half, as an entry for the signers file.
+
+    Example: specdecode keys show Ada
+    """
     path = _path(key)
     _show(path, load_key(key), path.stem, role, as_json=as_json)
 

@@ -43,6 +43,8 @@ def verify_command(
     Exit code 3 and the first bad line when one was. Lines cut off at the end only show with --head
     or --anchor. The JSON document also has what each sealed plan took: holds, amendments, and the
     seconds from seal to verdict and from there to each decision.
+
+    Example: specdecode ledger verify plans/ledger.jsonl
     """
     from specdecode.governance.effort import effort_by_plan
     from specdecode.governance.ledger import verify_ledger
@@ -102,7 +104,10 @@ def anchor_command(  # noqa: PLR0917 - typer reads each as an option
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Let an anchor vouch for the ledger's head, and write down its evidence."""
+    """Let an anchor vouch for the ledger's head, and write down its evidence.
+
+    Example: specdecode ledger anchor --anchor git-tag --out plans/default.anchor.json
+    """
     from specdecode.governance.anchor import anchor_named
     from specdecode.governance.canonical import canonical_bytes
     from specdecode.governance.ledger import verify_ledger
@@ -129,7 +134,10 @@ def anchor_command(  # noqa: PLR0917 - typer reads each as an option
 
 @ledger_app.command("repair")
 def repair_command(ledger: LedgerArgument = DEFAULT_LEDGER, as_json: JsonFlag = False) -> None:
-    """Take off a last line that a crash cut short; its bytes are kept in a file beside."""
+    """Take off a last line that a crash cut short; its bytes are kept in a file beside.
+
+    Example: specdecode ledger repair plans/ledger.jsonl
+    """
     from specdecode.governance.ledger import repair_ledger
 
     aside = repair_ledger(ledger)

@@ -37,6 +37,8 @@ def check_command(
 
     Exit code 2 when a field is wrong (one message names it) or a mistake is found that makes the
     plan unfit; warnings leave it at 0.
+
+    Example: specdecode plan check plans/default.yaml
     """
     from specdecode.errors import ConfigError
     from specdecode.governance import load_plan, plan_sha256

@@ -36,6 +36,10 @@ def amend_command(  # noqa: PLR0917 - typer reads each as an option
 
     The plan's file stays as it was sealed. Once the confirmation set is open, or its results were
     seen, a deviation that the plan does not foresee makes the result exploratory.
+
+    Example: specdecode plan amend plans/default.yaml --key Ada --stage dev
+    --what "60 prompts instead of 80" --why "the machine goes back tonight" --data-seen none
+    --impact "wider intervals"
     """
     from specdecode.governance.amendments import amend, exploratory
     from specdecode.governance.ledger import Ledger

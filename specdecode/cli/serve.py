@@ -137,7 +137,10 @@ def serve_command(
         server.run()
     service.scheduler.stop(finish=False, timeout_s=_LAST_STEP_S)
     if not server.started:
-        raise ConfigError(f"cannot listen on {host}, port {port}: is another server there?")
+        raise ConfigError(
+            f"cannot listen on {host}, port {port}, for the reason above: give another --port "
+            "(0 takes a free one) or --host"
+        )
     if service.scheduler.failure is not None:
         raise EngineError(f"the engine stopped: {service.scheduler.failure}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ def show_result(result: SweepResult, console: Console) -> None:
         console.print(Text(crossover_line(found)))
     for found in document["recommendations"]:
         console.print()
-        for line in recommendation_lines(found, result.folder):
+        for line in recommendation_lines(found, result.folder, document["manifest"]["arms"]):
             console.print(Text(line))
     console.print()
     for failure in document["failures"]:
@@ -40,7 +41,7 @@ def _table(points: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -> Tabl
     table = Table(box=None, pad_edge=False)
     table.add_column("arm")
     columns = ["clients", "rounds", "tokens/s", "/ plain", "TPOT ms", "/ plain", "TTFT p95 ms"]
-    columns += ["length", "accepted"]
+    columns += ["acceptance length", "accepted"]
     if spec["price_per_hour"] is not None:
         columns.append(f"{spec['currency']} / 1M tokens")
     for name in columns:
@@ -99,8 +100,10 @@ def crossover_line(found: Mapping[str, Any]) -> str:
     return f"{found['arm']}: {'; '.join(parts)}"
 
 
-def recommendation_lines(found: Mapping[str, Any], folder: Path) -> list[str]:
-    """What to set, and how."""
+def recommendation_lines(
+    found: Mapping[str, Any], folder: Path, arms: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """What to set, and how, with the models that were measured."""
     chosen = ", ".join(
         f"{each['num_speculative_tokens']} at {each['concurrency']}"
         for each in found["by_measured_load"]
@@ -114,14 +117,26 @@ def recommendation_lines(found: Mapping[str, Any], folder: Path) -> list[str]:
     )
     files = found.get("files", {})
     if files.get("lengths"):
-        verify = "" if found["rule"] is None else f" --verification {found['rule']}"
-        path = folder / files["lengths"]
-        lines.append(f"for our server: specdecode serve{verify} --draft-lengths {path}")
+        options = _models(arms, found["baseline"])
+        if found["rule"] is not None:
+            options += ["--verification", found["rule"]]
+        options += ["--draft-lengths", str(folder / files["lengths"])]
+        lines.append(f"for our server: specdecode serve {shlex.join(options)}")
     if files.get("vllm"):
         lines.append(f"for vLLM: merge {folder / files['vllm']} into --speculative-config")
     elif files.get("lengths"):
         lines.append("for vLLM: no speculative configuration")
     return lines
+
+
+def _models(arms: Sequence[Mapping[str, Any]], baseline: str) -> list[str]:
+    """Target and draft of the arms over a plain one, as options; none if it is another server."""
+    for arm in arms:
+        if arm["baseline"] == baseline and arm["engine"] == "specdecode":
+            argv = arm["server"]["argv"] if isinstance(arm["server"], Mapping) else []
+            named = [name for name in ("--target", "--draft") if name in argv]
+            return [word for name in named for word in (name, argv[argv.index(name) + 1])]
+    return []
 
 
 def status_line(document: Mapping[str, Any]) -> str:

@@ -27,6 +27,8 @@ def key_command(
     """Make a holder's key, in a file that only you can read.
 
     With two holders, two keys, neither of them can look alone.
+
+    Example: specdecode vault key ../holder.key
     """
     from specdecode.governance.vault_key import new_share
 

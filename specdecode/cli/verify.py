@@ -48,6 +48,8 @@ def verify_command(
 
     Exit codes: 0 GO, 10 NO_GO, 11 INCONCLUSIVE, 12 INVALID (or something could not be checked),
     3 TAMPERED, 2 wrong usage.
+
+    Example: specdecode verify reports/evidence/evaluation.zip
     """
     from specdecode.governance.verifier import verify
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Final
 
 from specdecode.errors import ConfigError
 from specdecode.serving.lengths import DraftLengths
+
+_LAST_PORT: Final = 65535
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class ServerSettings:
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ConfigError(f"{name}={getattr(self, name)}: give at least {bound}")
+        if self.port > _LAST_PORT:
+            raise ConfigError(f"port={self.port}: give at most {_LAST_PORT}; 0 takes a free one")
         for name in ("max_prompt_tokens", "deadline_s", "stall_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from specdecode import Engine, SamplingParams
-from specdecode.cli.audit import _exit_code
+from specdecode.cli.audit import _evidence, _exit_code
 from specdecode.models import load_model
 from tests.cli.conftest import WORDS
 
@@ -130,3 +130,11 @@ def test_sampled_rows_that_drafted_are_undecided_until_the_draft_is_given(
     assert without.code == 11
     assert "--draft" in without.out
     assert audit(path, "--draft", "early-exit:1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("e_value", "shown"),
+    [(None, "not measured"), (0.42, "0.420"), (2.5e300, "2.50e+300"), (float("inf"), "inf")],
+)
+def test_an_e_value_takes_a_few_characters_however_large(e_value, shown):
+    assert _evidence(e_value) == shown

@@ -38,6 +38,19 @@ def test_the_readme_shows_every_command(specdecode):
     assert shown == offered
 
 
+def test_every_command_has_an_example_and_fits_80_columns(specdecode):
+    def commands_below(*group):
+        shown = specdecode(*group, "--help").out
+        return re.findall(r"^│ (\w+) ", shown[shown.index("Commands") :], re.MULTILINE)
+
+    groups = ("plan", "keys", "ledger", "vault")
+    alone = [(name,) for name in commands_below() if name not in groups]
+    for command in alone + [(group, name) for group in groups for name in commands_below(group)]:
+        shown = specdecode(*command, "--help").out
+        assert f"Example: specdecode {' '.join(command)}" in shown, command
+        assert max(map(len, shown.splitlines())) <= 80, command
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_options_in_the_pages_exist(specdecode, page):
     for line in commands(page):

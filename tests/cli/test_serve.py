@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from specdecode.errors import ConfigError
+from specdecode.serving.settings import ServerSettings
 from tests.serving.servers import eventually
 from tests.tiny_models import write_tiny_model
 
@@ -76,6 +78,11 @@ def test_a_port_that_is_taken_is_said(started, tmp_path):
     assert second.returncode == 2
     assert f"Error: cannot listen on 127.0.0.1, port {port}" in second.stderr
     assert "Traceback" not in second.stderr
+
+
+def test_a_port_that_does_not_exist_is_refused():
+    with pytest.raises(ConfigError, match="port=99999: give at most 65535"):
+        ServerSettings("m", port=99999)
 
 
 def test_a_second_signal_cuts_replies_off(started):

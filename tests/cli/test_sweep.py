@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from specdecode.cli.sweep_options import numbers, other_arms, own_arms
-from specdecode.cli.sweep_show import crossover_line, ratio_text
+from specdecode.cli.sweep_show import crossover_line, ratio_text, recommendation_lines
 from specdecode.errors import ConfigError
 from specdecode.workload.server_process import ServerCommand, ServerProcess
 from specdecode.workload.sweep import run as run_module
@@ -212,6 +212,33 @@ def test_a_crossover_is_told_with_what_is_not_known():
         "k4: pays up to concurrency 1; not measured at 64; not monotone (1: pays, 4: does not pay, "
         "16: pays, 64: not measured); estimated crossover 2.5, interpolated"
     )
+
+
+def test_the_command_that_is_recommended_serves_the_models_that_were_measured(tmp_path):
+    arms = own_arms(
+        target="/m/a target",
+        draft="self-int8",
+        lengths=[2],
+        rules=["token"],
+        slots=2,
+        options=[],
+        ready_s=9.0,
+    )
+    found = {
+        "baseline": "plain",
+        "rule": "token",
+        "by_measured_load": [{"concurrency": 1, "num_speculative_tokens": 2}],
+        "measured_up_to": 1,
+        "error_at_most": 0.025,
+        "files": {"lengths": "lengths.json"},
+    }
+
+    lines = recommendation_lines(found, tmp_path, [arm.to_json() for arm in arms])
+
+    assert (
+        "for our server: specdecode serve --target '/m/a target' --draft self-int8 "
+        f"--verification token --draft-lengths {tmp_path}/lengths.json"
+    ) in lines
 
 
 def test_what_is_recommended_is_in_force_in_a_server_that_reads_it(

@@ -72,12 +72,18 @@ class EngineSide:
         Raises:
             ConfigError: there is none, or several.
         """
-        names = [str(entry["id"]) for entry in self.detected.facts.models() if entry.get("id")]
+        facts = self.detected.facts
+        answer = facts.answers.get("/v1/models")
+        if answer is not None and answer.status in (401, 403):
+            raise ConfigError(
+                f"{facts.base_url} wants an API key, or another one (HTTP {answer.status}): put it "
+                "into OPENAI_API_KEY, or name its variable with --api-key-env"
+            )
+        names = [str(entry["id"]) for entry in facts.models() if entry.get("id")]
         if len(names) != 1:
             shown = ", ".join(names[:_SHOWN]) or "none"
             raise ConfigError(
-                f"{self.detected.facts.base_url} lists {len(names)} models ({shown}); "
-                "choose with --model"
+                f"{facts.base_url} lists {len(names)} models ({shown}); choose with --model"
             )
         return names[0]
 

@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from specdecode.errors import ConfigError
 NOT_MEASURED: Final = "not measured"
 _QUERY: Final = "utilization.gpu,memory.used,memory.total,power.draw"
 _PATIENCE_S: Final = 5.0
+# The kernel counts processor time in ticks of 10 ms; over a few of them its use is noise.
+_LEAST_S: Final = 0.1
 
 
 @dataclass
@@ -50,8 +53,9 @@ class Sampler:
                 self._process = psutil.Process(self.server_pid)
             except (psutil.Error, ValueError) as error:
                 raise ConfigError(f"--server-pid {self.server_pid}: no such process") from error
-        psutil.cpu_percent()  # the first call has nothing to compare with
-        self._client.cpu_percent()
+        self._machine = _machine_seconds()
+        self._client.cpu_percent()  # the first call has nothing to compare with
+        self._read_at = time.monotonic()
         self._server()
 
     @property
@@ -64,15 +68,23 @@ class Sampler:
         return "the load client's machine; the server runs elsewhere and is not measured"
 
     def sample(self) -> dict[str, Any]:
-        """One sample, JSON-safe; None where there is no source."""
+        """One sample, JSON-safe; None where there is no source.
+
+        Use of the processor is since the sample before, and None where that is too short ago.
+        """
         memory = psutil.virtual_memory()
+        began, self._read_at = self._read_at, time.monotonic()
+        long_enough = self._read_at - began >= _LEAST_S
+        before, self._machine = self._machine, _machine_seconds()
+        busy, total = self._machine[0] - before[0], self._machine[1] - before[1]
+        client = self._client.cpu_percent()
         cpu, rss = self._server()
         return {
-            "machine_cpu_percent": psutil.cpu_percent(),
+            "machine_cpu_percent": 100 * busy / total if long_enough and total > 0 else None,
             "machine_memory_bytes": int(memory.total - memory.available),
-            "server_cpu_percent": cpu,
+            "server_cpu_percent": cpu if long_enough else None,
             "server_rss_bytes": rss,
-            "client_cpu_percent": self._client.cpu_percent(),
+            "client_cpu_percent": client if long_enough else None,
             "client_rss_bytes": self._client.memory_info().rss,
             "gpus": self._gpus(),
         }
@@ -108,6 +120,17 @@ class Sampler:
         except (OSError, subprocess.SubprocessError):
             return None
         return parse_smi(done.stdout)
+
+
+def _machine_seconds() -> tuple[float, float]:
+    """(busy, all) processor seconds since boot.
+
+    `psutil.cpu_percent` remembers by thread and answers 0 to a thread that never asked before.
+    """
+    spent = psutil.cpu_times()._asdict()
+    # Linux counts guests in user and nice, too.
+    total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
+    return total - spent["idle"] - spent.get("iowait", 0.0), total
 
 
 def parse_smi(text: str) -> list[dict[str, float | None]] | None:

@@ -107,7 +107,9 @@ class LoadSpec(BaseModel):
         kind = self.arrivals
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.url!r} is no http or https address")
+            raise ValueError(
+                f"{self.url!r} is no http or https address; write it as http://127.0.0.1:8000"
+            )
         _ = parts.port  # raises when it is none
         if parts.query or parts.fragment:
             raise ValueError(f"{self.url!r} has a query or fragment; give the bare address")
@@ -120,18 +122,19 @@ class LoadSpec(BaseModel):
         _needed(kind == "ramp", self.final_rate, kind, "final_rate")
         _needed(kind == "ramp", self.ramp_s, kind, "ramp_s or a duration")
         _needed(kind == "trace", self.trace, kind, "trace")
-        if kind != "gamma" and self.burstiness != 1.0:
-            raise ValueError("burstiness belongs to gamma arrivals")
-        if kind != "trace" and self.speed_up != 1.0:
-            raise ValueError("speed_up belongs to trace arrivals")
+        _only(kind == "ramp", self.final_rate, None, "a final rate belongs to ramp arrivals")
+        _only(kind == "ramp", self.ramp_s, None, "a length of the ramp belongs to ramp arrivals")
+        _only(self.open_loop, self.max_in_flight, None, "max_in_flight caps an open loop")
+        _only(kind == "gamma", self.burstiness, 1.0, "burstiness belongs to gamma arrivals")
+        _only(kind == "trace", self.speed_up, 1.0, "speed_up belongs to trace arrivals")
         if self.prompts is None and self.trace is None and self.input_tokens is None:
-            raise ValueError("nothing to send; give prompts, a trace or a prompt length")
+            raise ValueError("nothing to send; give --prompts, --trace or --input-tokens")
         if self.prompts is not None and self.input_tokens is not None:
             raise ValueError("prompts come from a file or are made to a length, not both")
         if self.vocab_size is not None and (self.prompts or self.api == "chat"):
-            raise ValueError("token ids need synthetic prompts and the completions API")
+            raise ValueError("token ids need --input-tokens and --api completions")
         if kind != "trace" and self.requests is None and self.duration_s is None:
-            raise ValueError("endless; give a number of requests or a duration")
+            raise ValueError("endless; give --requests or --duration")
         if self.mix and (self.temperature, self.top_p, self.ignore_eos) != (0.0, 1.0, False):
             raise ValueError(
                 "temperature, top_p and ignore_eos belong into each setting of the mix"
@@ -174,6 +177,11 @@ class LoadSpec(BaseModel):
 def _needed(applies: bool, value: object, what: str, name: str) -> None:
     if applies and value is None:
         raise ValueError(f"{what} needs {name}")
+
+
+def _only(applies: bool, value: object, unset: object, problem: str) -> None:
+    if not applies and value != unset:
+        raise ValueError(problem)
 
 
 def base_and_api(url: str, api: str | None) -> tuple[str, str | None]:

@@ -6,9 +6,11 @@ import json
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from specdecode.errors import ConfigError
 from specdecode.measurement.records import read_records
 from specdecode.workload.load import EngineSide
 from specdecode.workload.load.faults import CLASSES
@@ -223,3 +225,10 @@ def test_every_class_of_failure_is_documented():
     table = page.split("| class | meaning |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.+) \|$", table, re.MULTILINE)
     assert dict(rows) == CLASSES
+
+
+def test_a_server_that_wants_a_key_is_not_called_one_without_models():
+    answers = {"/v1/models": SimpleNamespace(status=401)}
+    found = SimpleNamespace(facts=SimpleNamespace(base_url="http://x", answers=answers))
+    with pytest.raises(ConfigError, match=r"wants an API key.*--api-key-env"):
+        _ = EngineSide(found, None).only_model

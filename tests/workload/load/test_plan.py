@@ -169,6 +169,22 @@ def test_a_plan_without_requests_is_refused():
         plan(arrivals="poisson", rate=0.001, duration_s=0.001, input_tokens=5)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"concurrency": 1, "final_rate": 5.0, "ramp_s": 2.0}, "belongs to ramp arrivals"),
+        ({"concurrency": 1, "max_in_flight": 5}, "max_in_flight caps an open loop"),
+        ({"concurrency": 1, "requests": None}, "give --requests or --duration"),
+        ({"concurrency": 1, "input_tokens": None}, "give --prompts, --trace or --input-tokens"),
+        ({"concurrency": 1, "vocab_size": 9}, "need --input-tokens and --api completions"),
+        ({"concurrency": 1, "url": "127.0.0.1:8000"}, "write it as http://"),
+    ],
+)
+def test_an_option_that_would_be_without_effect_or_is_missing_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        LoadSpec(**BASE | {"requests": 2, "input_tokens": 4} | changes)
+
+
 def test_a_malformed_file_is_refused_before_anything_is_sent(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(AZURE + "broken\n")

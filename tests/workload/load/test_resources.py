@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +19,28 @@ def test_a_machine_is_sampled_and_a_server_only_if_its_process_is_known():
     assert sample["machine_memory_bytes"] > 0
     assert sample["client_rss_bytes"] > 0
     assert sample["server_cpu_percent"] is sample["server_rss_bytes"] is None
+
+
+def test_use_of_the_processor_is_unknown_until_time_has_passed(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("specdecode.workload.load.resources.time.monotonic", lambda: now[0])
+    sampler = Sampler("http://127.0.0.1:1", os.getpid())
+    names = ("machine_cpu_percent", "server_cpu_percent", "client_cpu_percent")
+    now[0] += 0.01  # a tick of the kernel's clock: 0 or 100 %
+    first = sampler.sample()
+    now[0] += 1.0
+    second = sampler.sample()
+    assert [first[name] for name in names] == [None, None, None]
+    assert None not in [second[name] for name in names[1:]]
+
+
+def test_use_of_the_machine_is_the_same_in_a_thread_that_never_asked_before():
+    sampler = Sampler("http://127.0.0.1:1")
+    sampler._machine = (sampler._machine[0] - 3.0, sampler._machine[1] - 4.0)
+    sampler._read_at -= 4.0
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(sampler.sample).result()
+    assert found["machine_cpu_percent"] > 20
 
 
 def test_a_server_is_sampled_with_its_children_until_it_is_gone():
