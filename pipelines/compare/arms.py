@@ -89,7 +89,8 @@ def own_command(target: Path, draft: str) -> ServerCommand:
     argv += ["--target", str(target), "--draft", draft, "--verification", "block"]
     argv += ["--num-speculative-tokens", str(LENGTH), "--dtype", "bfloat16"]
     argv += ["--slots", str(SLOTS), "--max-prompt-tokens", str(CONTEXT), "--port", PORT]
-    return ServerCommand(argv)
+    # A key in the environment would shut the load client out.
+    return ServerCommand(argv, {"SPECDECODE_API_KEY": ""})
 
 
 def _drafting(name: str, server: ServerCommand, rule: str | None = None) -> Arm:
