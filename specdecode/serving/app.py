@@ -153,13 +153,12 @@ class _Routes:
             "draft": None if drafter is None else drafter.name,
             "verification": None if drafter is None else engine.verification,
             "num_speculative_tokens": engine.num_speculative_tokens,
-            "draft_lengths": None
-            if settings.draft_lengths is None
-            else settings.draft_lengths.to_json(),
-            "slots": settings.slots,
-            "queue": settings.queue,
-            "max_tokens": settings.max_tokens,
-            "prefill_chunk": settings.prefill_chunk,
+            "target": {
+                "fingerprint": engine.target.fingerprint.to_json(),
+                "dtype": str(engine.target.dtype).removeprefix("torch."),
+                "device": str(engine.target.device),
+            },
+            **settings.in_force(),
             "acceptance_guard": self._guard_state(),
         }
 

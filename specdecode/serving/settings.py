@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 from specdecode.errors import ConfigError
 from specdecode.serving.lengths import DraftLengths
@@ -76,6 +76,13 @@ class ServerSettings:
                 raise ConfigError(f"{name}={value}: give more than 0")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError("the API key is empty: give one, or none at all")
+
+    def in_force(self) -> dict[str, Any]:
+        """For people and for the record, JSON-safe: all but the key and where it listens."""
+        hidden = ("model_name", "host", "port", "api_key", "draft_lengths")
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
+        lengths = None if self.draft_lengths is None else self.draft_lengths.to_json()
+        return told | {"draft_lengths": lengths}
 
     @property
     def is_loopback(self) -> bool:

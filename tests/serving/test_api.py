@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from specdecode import SamplingParams
+from specdecode.serving.settings import ServerSettings
 from tests.serving.servers import NAME, serving, tiny_engine
 
 PROMPT = "the cat sat on the mat"
@@ -227,6 +228,10 @@ def test_models_version_health_and_what_is_in_force(server):
     assert get("/version")["engine"] == "specdecode"
     assert get("/health") == get("/health/live") == {"status": "ok"}
     info = get("/server_info")
+    assert info["deadline_s"] == ServerSettings(NAME).deadline_s
+    assert info["target"]["dtype"] == "float32"
+    assert set(info["target"]["fingerprint"]) == {"weights", "tokenizer", "chat_template", "config"}
+    assert "api_key" not in info
     assert (info["verification"], info["num_speculative_tokens"]) == ("block", 3)
 
 
