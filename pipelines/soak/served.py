@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -98,10 +99,12 @@ def _address(
     process: subprocess.Popen[bytes], said: Path, log: Path, deadline: float
 ) -> dict[str, str]:
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            return dict(json.loads(said.read_bytes()))
-        except ValueError:  # not there yet, or half
-            time.sleep(_TICK_S)
+        with contextlib.suppress(ValueError):  # not there yet, or half
+            told = json.loads(said.read_bytes())
+            if "url" in told:  # else an error, and the process is about to end
+                return dict(told)
+        time.sleep(_TICK_S)
     why = "does not listen" if process.poll() is None else f"ended with {process.returncode}"
-    end = log.read_text("utf-8", errors="replace")[-2000:]
+    texts = (file.read_text("utf-8", errors="replace") for file in (log, said))
+    end = "".join(texts)[-2000:]
     raise EngineError(f"the server {why}; the end of {log}:\n{end}")
