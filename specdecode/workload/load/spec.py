@@ -132,7 +132,7 @@ class LoadSpec(BaseModel):
         if self.prompts is not None and self.input_tokens is not None:
             raise ValueError("prompts come from a file or are made to a length, not both")
         if self.vocab_size is not None and (self.prompts or self.api == "chat"):
-            raise ValueError("token ids need --input-tokens and --api completions")
+            raise ValueError("token ids (--vocab-size) need --input-tokens and --api completions")
         if kind != "trace" and self.requests is None and self.duration_s is None:
             raise ValueError("endless; give --requests or --duration")
         if self.mix and (self.temperature, self.top_p, self.ignore_eos) != (0.0, 1.0, False):

@@ -229,7 +229,7 @@ def test_unreadable_slo_and_cost_are_null_and_not_zero(load):
         ({"speed_up": 2.0}, "belongs to trace"),
         ({"input_tokens": None}, "nothing to send"),
         ({"prompts": "x"}, "not both"),
-        ({"vocab_size": 1000}, "completions API"),
+        ({"vocab_size": 1000}, "--api completions"),
         ({"requests": None}, "endless"),
         ({"arm": "a b"}, "arm"),
         ({"seed": -1}, "seed"),
