@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipelines import settings
+from pipelines.planted import planted_arms
 from pipelines.stages.command import parameters, read_json, run, write_json
 from pipelines.stages.draft import engine_spec
 from specdecode.measurement.digest import rows_sha256
@@ -44,15 +45,16 @@ def main() -> None:
         alpha,
         baseline_arm=BASELINE,
     )
-    write_json(
-        OUTPUT,
-        {
-            "schema": "specdecode.audit/1",
-            "alpha": alpha,
-            "rows_sha256": rows_sha256(records),
-            "arms": {arm: report.to_json() for arm, report in reports.items()},
-        },
-    )
+    document: dict[str, Any] = {
+        "schema": "specdecode.audit/1",
+        "alpha": alpha,
+        "rows_sha256": rows_sha256(records),
+        "arms": {arm: report.to_json() for arm, report in reports.items()},
+    }
+    planted = planted_arms(decoding)
+    if planted:  # told to whoever reads the audit: these arms are wrong, whatever was found
+        document["planted_faults"] = planted
+    write_json(OUTPUT, document)
 
 
 def rows_by_arm(records: Iterable[Record]) -> dict[str, list[dict[str, Any]]]:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from specdecode.audit.report import AuditReport
-from specdecode.audit.run import audit, audit_arms
+from specdecode.audit.run import audit, audit_arms, audit_records
 
-__all__ = ["AuditReport", "audit", "audit_arms"]
+__all__ = ["AuditReport", "audit", "audit_arms", "audit_records"]

@@ -17,15 +17,16 @@ sampled, and a few hundred positions settle the third digit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from specdecode.audit.directions import directions, expected_bets
+from specdecode.audit.directions import directions, expected_bets, recent_tokens
 from specdecode.audit.laws import row_law
-from specdecode.audit.rows import AuditRow
+from specdecode.audit.places import gated, gated_names, places
+from specdecode.audit.row import AuditRow
 from specdecode.audit.scorer import ONE_BY_ONE, Scorer, check_finite
 from specdecode.audit.tolerance import sample_pairs
 
@@ -65,9 +66,20 @@ class Drift:
         return any(max(-self.low[d], self.high[d]) > LARGEST_HARMLESS for d in self.high)
 
     def allowances(self, names: Sequence[str]) -> FloatArray:
-        """float64 [D, 2]: (low, high) of each direction, as the e-process takes them."""
-        pairs = [(self.low.get(name, 0.0), self.high.get(name, 0.0)) for name in names]
+        """float64 [D, 2]: (low, high) of each direction, as the e-process takes them.
+
+        A bet on one place of a step, "bonus: draft", takes what "draft" earns where that place was
+        not in the sample, and the wider of both ends where it was.
+        """
+        pairs = [
+            (self._end(name, self.low, min), self._end(name, self.high, max)) for name in names
+        ]
         return np.asarray(np.clip(pairs, -_LARGEST_USED, _LARGEST_USED), dtype=np.float64)
+
+    @staticmethod
+    def _end(name: str, ends: Mapping[str, float], wider: Callable[..., float]) -> float:
+        everywhere = ends.get(name.rpartition(": ")[2], 0.0)
+        return wider(ends.get(name, everywhere), everywhere)
 
     def to_json(self) -> dict[str, object]:
         """The fields as a JSON-safe mapping."""
@@ -79,7 +91,7 @@ class Drift:
         }
 
 
-def measure_drift(scorer: Scorer, rows: Sequence[AuditRow]) -> Drift:
+def measure_drift(scorer: Scorer, rows: Iterable[AuditRow]) -> Drift:
     """Expected bets of a perfect sampler whose laws come from one-token forward passes.
 
     Per direction the interval is mean ± (0.5 |mean| + 3 standard errors), stretched to hold 0.
@@ -91,12 +103,12 @@ def measure_drift(scorer: Scorer, rows: Sequence[AuditRow]) -> Drift:
     Raises:
         NumericalError: a reading is NaN or infinite; names the row.
     """
-    chosen = directions(with_draft=scorer.has_draft)
-    sample = sample_pairs(
-        [row for row in rows if not row.params.is_greedy], SAMPLE_ROWS, SAMPLE_TOKENS
-    )
+    chosen = directions(with_draft=scorer.has_draft, with_recent=True)
+    names = [*chosen, *gated_names(list(chosen))]
+    sample = sample_pairs(rows, SAMPLE_ROWS, SAMPLE_TOKENS, lambda row: not row.params.is_greedy)
     drafts = scorer.draft([pair for _, pair in sample]) if scorer.has_draft else None
     sums: list[FloatArray] = []
+    counts: list[FloatArray] = []
     for index, many in scorer.target([pair for _, pair in sample]):
         row, (prompt, output) = sample[index]
         check_finite(many, row.label, "target")
@@ -108,29 +120,44 @@ def measure_drift(scorer: Scorer, rows: Sequence[AuditRow]) -> Drift:
             proposed = next(drafts)[1].to(many.device)
             check_finite(proposed, row.label, "draft")
             q = row_law(proposed, row, 0).nan_to_num(nan=0.0)  # where it proposes nothing
-        bets = expected_bets(p, row_law(single, row, 0), q, chosen)
-        sums.append(bets.sum(0).cpu().numpy())
-    lengths = np.array([len(output) for _, (_, output) in sample], dtype=np.float64)
-    return _interval(list(chosen), np.array(sums), lengths)
-
-
-def _interval(names: Sequence[str], sums: FloatArray, lengths: FloatArray) -> Drift:
-    """Ratio estimate with the row as unit: positions of one row share the noise of its cache."""
-    total = float(lengths.sum())
-    if total == 0:
-        zero = dict.fromkeys(names, 0.0)
+        recent = recent_tokens(prompt, output, 0, len(output))
+        bets = expected_bets(p, row_law(single, row, 0), q, chosen, recent)
+        where = places(row.steps, len(output), row.rule)
+        columns, made = gated(bets.cpu().numpy(), list(chosen), where)
+        sums.append(columns.sum(0))
+        counts.append(made.sum(0).astype(np.float64))
+    if not sums:
+        zero = dict.fromkeys(chosen, 0.0)
         return Drift(zero, zero, zero, 0)
+    seen = np.array(counts).sum(0) > 0
+    return _interval(
+        [name for name, one in zip(names, seen, strict=True) if one],
+        np.array(sums)[:, seen],
+        np.array(counts)[:, seen],
+    )
+
+
+def _interval(names: Sequence[str], sums: FloatArray, counts: FloatArray) -> Drift:
+    """Ratio estimates with the row as unit: positions of one row share the noise of its cache.
+
+    Args:
+        names: of the columns.
+        sums: float64 [rows, D], expected bets summed over the positions they were made at.
+        counts: float64 [rows, D] (or [rows], equal for all), how many these are; no column of 0.
+    """
+    made = np.broadcast_to(counts if counts.ndim == 2 else counts[:, None], sums.shape)
+    total = made.sum(0)
     mean = sums.sum(0) / total
-    count = len(lengths)
-    if count > 1:
-        residuals = sums - np.outer(lengths, mean)
-        error = np.sqrt((residuals**2).sum(0) * count / (count - 1)) / total
-    else:  # one row tells nothing about the others
-        error = np.abs(mean)
+    rows = (made > 0).sum(0)
+    residuals = sums - made * mean
+    several = np.maximum(rows, 2)
+    error = np.sqrt((residuals**2).sum(0) * several / (several - 1)) / total
+    # one row tells nothing about the others
+    error = np.where(rows > 1, error, np.abs(mean))
     reach = (MARGIN - 1) * np.abs(mean) + _STANDARD_ERRORS * error
     return Drift(
         low={n: min(0.0, float(v)) for n, v in zip(names, mean - reach, strict=True)},
         high={n: max(0.0, float(v)) for n, v in zip(names, mean + reach, strict=True)},
         measured={n: float(v) for n, v in zip(names, mean, strict=True)},
-        positions=int(total),
+        positions=int(total.max()),
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specdecode.audit.laws import amplification, row_law, unfiltered
-from specdecode.audit.rows import AuditRow
+from specdecode.audit.row import AuditRow
 from specdecode.decoding.distributions import distributions
 from specdecode.decoding.params import SamplingParams
 

@@ -1,10 +1,10 @@
 """The evidence against "every token was drawn from the target": an e-process over bets.
 
 Wealth of one gambler: prod_t (1 + lambda r_t), with r_t the centred bets of `directions` and
-lambda from a fixed grid. The mean over all directions and stakes is again an e-process, because
-each has mean at most 1 under the hypothesis whatever their dependence. By Ville's inequality it
-reaches 1/alpha with probability at most alpha, at any time and over any number of prompts read in
-a fixed order, so reading may stop or go on at will.
+lambda from a fixed grid. The mean over all directions (weighted, see `weights_of`) and stakes is
+again an e-process, because each has mean at most 1 under the hypothesis whatever their dependence.
+By Ville's inequality it reaches 1/alpha with probability at most alpha, at any time and over any
+number of prompts read in a fixed order, so reading may stop or go on at will.
 
 Where p is only known up to numerical noise, a bet's mean may be anything in an interval
 [low, high] around 0 without anything being wrong. Each stake then bets against the far end of it:
@@ -28,17 +28,40 @@ FloatArray = npt.NDArray[np.float64]
 # Bets lie in [-1, 2], so wealth stays positive for stakes inside (-1/2, 1).
 STAKES: tuple[float, ...] = (-0.4, -0.2, -0.1, -0.05, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 MAX_POINTS = 500
+# The usual faults show in these; they keep most of the wealth however many directions there are.
+MAIN_DIRECTIONS = ("draft", "sharper", "flatter")
+MAIN_SHARE = 0.75
+
+
+def weights_of(names: Sequence[str]) -> FloatArray:
+    """Shares of the wealth: `MAIN_SHARE` for the main directions, the rest for the others.
+
+    Args:
+        names: of the directions.
+
+    Returns:
+        float64 [D], summing to 1; fixed before any token is read.
+    """
+    main = np.array([name in MAIN_DIRECTIONS for name in names])
+    if main.all() or not main.any():
+        return np.full(len(names), 1 / len(names))
+    share = np.where(main, MAIN_SHARE / main.sum(), (1 - MAIN_SHARE) / (~main).sum())
+    return np.asarray(share, dtype=np.float64)
 
 
 def log_growth(
-    bets: FloatArray, allowances: FloatArray | None = None, stakes: Sequence[float] = STAKES
+    bets: FloatArray,
+    allowances: FloatArray | None = None,
+    stakes: Sequence[float] = STAKES,
+    made: npt.NDArray[np.bool_] | None = None,
 ) -> FloatArray:
-    """Log wealth factors log(1 + lambda (r - allowance)).
+    """Log wealth factors log(1 + lambda (r - allowance)); 0 where no bet was made.
 
     Args:
         bets: float [..., D], each in [-1, 2].
         allowances: float [D, 2], (low <= 0, high >= 0): means that noise explains; None for none.
         stakes: L values inside (-1/2, 1).
+        made: bool [..., D], known before the token: whether a bet is made; None for always.
 
     Returns:
         float [..., D, L].
@@ -47,12 +70,24 @@ def log_growth(
     surplus = bets[..., None]
     if allowances is not None:
         surplus = surplus - np.where(grid > 0, allowances[:, 1:], allowances[:, :1])
-    return np.asarray(np.log1p(surplus * grid))
+    growth = np.log1p(surplus * grid)
+    return np.asarray(growth if made is None else np.where(made[..., None], growth, 0.0))
 
 
-def log_mixture(log_wealths: FloatArray) -> FloatArray:
-    """Log of the mean wealth over directions and stakes: [..., D, L] -> [...]."""
-    return _log_mean(log_wealths.reshape(*log_wealths.shape[:-2], -1))
+def log_mixture(log_wealths: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Log of the mean wealth over directions and stakes: [..., D, L] -> [...].
+
+    Args:
+        log_wealths: float [..., D, L].
+        weights: float [D], summing to 1; None for equal ones.
+    """
+    if weights is None:
+        return _log_mean(log_wealths.reshape(*log_wealths.shape[:-2], -1))
+    logs = _log_mean(log_wealths)
+    top = logs.max(-1, keepdims=True)
+    # Divided by the sum, so that equal wealths give exactly their own: nothing read is exactly 0.
+    mean = (np.exp(logs - top) * weights).sum(-1) / weights.sum()
+    return np.asarray(top[..., 0] + np.log(mean))
 
 
 def _log_mean(logs: FloatArray) -> FloatArray:
@@ -71,6 +106,8 @@ class EProcess:
     Attributes:
         crossed_at: tokens read when the evidence first sufficed; None if it never did.
         crossed_by: the bet that had earned most by then, such as "towards 'draft'".
+        gains: float [T], what each token of the last update added to the log evidence; all gains
+            add up to `log_e`.
     """
 
     def __init__(
@@ -87,6 +124,8 @@ class EProcess:
         self.max_log_e = 0.0
         self.crossed_at: int | None = None
         self.crossed_by: str | None = None
+        self.gains: FloatArray = np.empty(0)
+        self._weights = weights_of(names)
         self._log_wealths = np.zeros((len(names), len(STAKES)))
         self._points: list[tuple[int, float]] = []
         self._stride = 1
@@ -94,7 +133,7 @@ class EProcess:
     @property
     def log_e(self) -> float:
         """Log evidence now."""
-        return float(log_mixture(self._log_wealths))
+        return float(log_mixture(self._log_wealths, self._weights))
 
     @property
     def by_direction(self) -> dict[str, float]:
@@ -110,11 +149,12 @@ class EProcess:
             curve.append((self.tokens_read, self.log_e))
         return curve
 
-    def update(self, bets: FloatArray) -> int | None:
+    def update(self, bets: FloatArray, made: npt.NDArray[np.bool_] | None = None) -> int | None:
         """Reads the bets of the next tokens in order.
 
         Args:
             bets: float [T, D].
+            made: bool [T, D], whether a bet was made; None for always. See `log_growth`.
 
         Returns:
             The index in `bets` at which the evidence first sufficed, if it was here; else None.
@@ -124,9 +164,12 @@ class EProcess:
         if not ((bets >= -1 - 1e-6) & (bets <= 2 + 1e-6)).all():  # also refuses NaN
             raise ConfigError("a bet lies outside [-1, 2]: the probability rows are malformed")
         if len(bets) == 0:
+            self.gains = np.empty(0)
             return None
-        paths = self._log_wealths + np.cumsum(log_growth(bets, self._allowances), axis=0)
-        log_e = log_mixture(paths)
+        growth = log_growth(bets, self._allowances, made=made)
+        paths = self._log_wealths + np.cumsum(growth, axis=0)
+        log_e = log_mixture(paths, self._weights)
+        self.gains = np.diff(log_e, prepend=self.log_e)
         self._log_wealths = paths[-1]
         first = None
         if self.crossed_at is None and (log_e >= self.threshold).any():
@@ -140,7 +183,8 @@ class EProcess:
 
     def _strongest(self, log_wealths: FloatArray) -> str:
         """The bet that has earned most: a direction, and whether it was on it or against it."""
-        direction, stake = np.unravel_index(np.argmax(log_wealths), log_wealths.shape)
+        shares = log_wealths + np.log(self._weights)[:, None]
+        direction, stake = np.unravel_index(np.argmax(shares), shares.shape)
         side = "towards" if STAKES[int(stake)] > 0 else "away from"
         return f"{side} '{self.names[int(direction)]}'"
 

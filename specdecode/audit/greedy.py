@@ -6,7 +6,7 @@ teacher forcing re-anchors after each divergence by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,11 +14,15 @@ import torch
 from torch import Tensor
 
 from specdecode.audit.laws import amplification, row_law, unfiltered
-from specdecode.audit.rows import AuditRow
+from specdecode.audit.row import AuditRow
+from specdecode.audit.store import RowStore
+from specdecode.audit.tolerance import Tolerance
 from specdecode.statistics.binomial import proportion_interval
 
 Outcome = Literal["exact", "tie", "failure"]
 _LISTED = 50
+# A row that goes wrong is wrong all along; so many of its deviations are kept, and all counted.
+_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class GreedyTally:
     failures: int = 0
     rows: int = 0
     deviations: dict[str, dict[int, Deviation]] = field(default_factory=dict)
+    overfull: set[str] = field(default_factory=set)
+    first_gaps: list[float] = field(default_factory=list)
 
     @property
     def tokens(self) -> int:
@@ -71,7 +77,34 @@ class GreedyTally:
         self.failures += len(found) - ties
         self.exact += len(row.output) - len(found)
         if found:
-            self.deviations[row.label] = {deviation.position: deviation for deviation in found}
+            self.deviations[row.label] = {one.position: one for one in found[:_KEPT]}
+            self.first_gaps.append(found[0].gap / amplification(row.params))
+        if len(found) > _KEPT:
+            self.overfull.add(row.label)
+
+    def divergences(self, tolerance: Tolerance, control: GreedyTally | None) -> dict[str, int]:
+        """Outputs by their first divergence from the reference, the only one that is no echo.
+
+        Args:
+            tolerance: measured.
+            control: of plain decoding, if there is one.
+
+        Returns:
+            Counts of outputs: none; tie (the gap was seen between two readings of one prefix);
+            numerical (within the margin, or no larger than where plain decoding first diverges);
+            real (any other).
+        """
+        plain = max(control.first_gaps, default=0.0) if control is not None else 0.0
+        numerical = max(tolerance.gap, plain)
+        ties = sum(gap <= tolerance.measured for gap in self.first_gaps)
+        real = sum(gap > numerical for gap in self.first_gaps)
+        diverged = len(self.first_gaps)
+        return {
+            "none": self.rows - diverged,
+            "tie": ties,
+            "numerical": diverged - ties - real,
+            "real": real,
+        }
 
     def listed_failures(self) -> list[dict[str, Any]]:
         """The first failures, in order."""
@@ -126,9 +159,9 @@ def judge_greedy(logits: Tensor, row: AuditRow, start: int, tolerance: float) ->
 
 
 def against_baseline(
-    rows: Sequence[AuditRow],
+    rows: Iterable[AuditRow],
     tally: GreedyTally,
-    baseline: Sequence[AuditRow],
+    baseline: RowStore,
     baseline_tally: GreedyTally,
 ) -> dict[str, Any] | None:
     """Compares greedy outputs token by token with plain decoding of the same prompts.
@@ -139,12 +172,12 @@ def against_baseline(
         is the beginning of the other although both had the same limit); and the first positions of
         divergence. None when no prompt is in both arms.
     """
-    by_request = {_request(row): row for row in reversed(baseline) if row.params.is_greedy}
     counts = {"pairs": 0, "identical": 0, "diverged_tie": 0, "diverged_failure": 0}
+    different_ends = 0
     ends: list[str] = []
     first: list[dict[str, Any]] = []
     for row in rows:
-        other = by_request.get(_request(row)) if row.params.is_greedy else None
+        other = baseline.same_request(row) if row.params.is_greedy else None
         if other is None:
             continue
         counts["pairs"] += 1
@@ -154,39 +187,35 @@ def against_baseline(
         shorter = min(len(row.output), len(other.output))
         position = next((t for t in range(shorter) if row.output[t] != other.output[t]), None)
         if position is None:
-            ends.append(row.label)
+            different_ends += 1
+            if len(ends) < _LISTED:
+                ends.append(row.label)
             continue
-        seen = [
-            _at(tally.deviations, row, position),
-            _at(baseline_tally.deviations, other, position),
-        ]
+        seen = [_at(tally, row, position), _at(baseline_tally, other, position)]
         wrong = any(deviation is not None and deviation.outcome == "failure" for deviation in seen)
+        # Where not every deviation of a row was kept, one that is not found may be a failure.
+        wrong = wrong or row.label in tally.overfull or other.label in baseline_tally.overfull
         kind = "diverged_failure" if wrong else "diverged_tie"
         counts[kind] += 1
         gap = max((deviation.gap for deviation in seen if deviation is not None), default=0.0)
-        first.append(
-            {
-                "row": row.label,
-                "position": position,
-                "gap": gap if gap < float("inf") else None,
-                "kind": kind,
-            }
-        )
+        if len(first) < _LISTED:
+            first.append(
+                {
+                    "row": row.label,
+                    "position": position,
+                    "gap": gap if gap < float("inf") else None,
+                    "kind": kind,
+                }
+            )
     if counts["pairs"] == 0:
         return None
     return {
         **counts,
-        "ends_differ": len(ends),
-        "ends_differ_rows": ends[:_LISTED],
-        "first_divergences": first[:_LISTED],
+        "ends_differ": different_ends,
+        "ends_differ_rows": ends,
+        "first_divergences": first,
     }
 
 
-def _request(row: AuditRow) -> tuple[tuple[int, ...], str]:
-    return tuple(row.prompt), row.params.model_dump_json(exclude={"seed", "logprobs"})
-
-
-def _at(
-    deviations: Mapping[str, Mapping[int, Deviation]], row: AuditRow, position: int
-) -> Deviation | None:
-    return deviations.get(row.label, {}).get(position)
+def _at(tally: GreedyTally, row: AuditRow, position: int) -> Deviation | None:
+    return tally.deviations.get(row.label, {}).get(position)

@@ -6,23 +6,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from specdecode.audit.directions import centred_bets, directions
+from specdecode.audit.carriers import Carriers
+from specdecode.audit.directions import centred_bets, directions, recent_tokens
 from specdecode.audit.drift import Drift
 from specdecode.audit.edges import border_tie
 from specdecode.audit.eprocess import EProcess
 from specdecode.audit.greedy import Deviation, GreedyTally, judge_greedy
+from specdecode.audit.honesty import Honesty
 from specdecode.audit.laws import row_law
-from specdecode.audit.rows import AuditRow, RowSet
+from specdecode.audit.places import gated, gated_names, places
+from specdecode.audit.row import AuditRow
+from specdecode.audit.rows import RowSet
 from specdecode.audit.scorer import Pair, Scorer, check_finite
 from specdecode.audit.tolerance import Tolerance
 from specdecode.errors import ModelMismatchError
 
 # Positions whose full distributions are held at a time.
 _CHUNK = 64
+# Rows that are scored together; longer than a batch, so that batches are full.
+_ROWS = 128
 _LISTED = 50
 
 
@@ -73,6 +78,8 @@ class Judgement:
     tolerance: Tolerance
     drift: Drift
     has_draft: bool
+    carriers: Carriers
+    honesty: Honesty
     first_evidence: Evidence | None = None
 
 
@@ -91,29 +98,44 @@ def judge(
     Raises:
         NumericalError: the target or draft gives NaN or infinite logits; names the row.
     """
-    chosen = directions(with_draft=scorer.has_draft)
+    names = list(directions(with_draft=scorer.has_draft, with_recent=True))
+    names += gated_names(names) if rows.stepped else []
     result = Judgement(
         rows=rows,
-        process=EProcess(list(chosen), alpha, drift.allowances(list(chosen))),
+        process=EProcess(names, alpha, drift.allowances(names)),
         sampled=SampledTally(),
         greedy=GreedyTally(),
         tolerance=tolerance,
         drift=drift,
         has_draft=scorer.has_draft,
+        carriers=Carriers(),
+        honesty=Honesty(alpha, drift, tolerance, has_draft=scorer.has_draft),
     )
-    pairs: list[Pair] = [(row.prompt, row.output) for row in rows.rows if row.output]
-    judged = [row for row in rows.rows if row.output]
+    some: list[AuditRow] = []
+    for row in rows.rows:
+        some.append(row)
+        if len(some) == _ROWS:
+            _judge_rows(result, scorer, some)
+            some = []
+    if some:
+        _judge_rows(result, scorer, some)
+    return result
+
+
+def _judge_rows(result: Judgement, scorer: Scorer, judged: list[AuditRow]) -> None:
+    pairs: list[Pair] = [(row.prompt, row.output) for row in judged]
     sampled_pairs = [(r.prompt, r.output) for r in judged if not r.params.is_greedy]
     drafts = scorer.draft(sampled_pairs) if scorer.has_draft else None
     for index, logits in scorer.target(pairs):
         row = judged[index]
         check_finite(logits, row.label, "target")
         if row.params.is_greedy:
-            result.greedy.add(row, _greedy_row(row, logits, tolerance.gap))
+            result.greedy.add(row, _greedy_row(row, logits, result.tolerance.gap))
             continue
         draft_logits = None if drafts is None else _draft_row(row, logits, drafts)
         _sampled_row(result, row, logits, draft_logits)
-    return result
+        if row.steps:
+            _draft_honesty(result, row, logits, draft_logits)
 
 
 def _chunks(row: AuditRow) -> Iterator[tuple[int, int]]:
@@ -143,7 +165,8 @@ def _draft_row(row: AuditRow, logits: Tensor, drafts: Iterator[tuple[int, Tensor
 def _sampled_row(
     result: Judgement, row: AuditRow, logits: Tensor, draft_logits: Tensor | None
 ) -> None:
-    chosen = directions(with_draft=result.has_draft)
+    chosen = directions(with_draft=result.has_draft, with_recent=True)
+    where = places(row.steps, len(row.output), row.rule)
     result.sampled.rows += 1
     for start, stop in _chunks(row):
         p = row_law(logits[start:stop], row, start)
@@ -152,9 +175,14 @@ def _sampled_row(
             # Where the draft proposes nothing its law is 0 / 0; no mass means no bet.
             q = row_law(draft_logits[start:stop], row, start).nan_to_num(nan=0.0)
         tokens = torch.tensor(row.output[start:stop], device=p.device)
-        bets = centred_bets(p, tokens, q, chosen).cpu().numpy()
+        recent = recent_tokens(row.prompt, row.output, start, stop)
+        bets = centred_bets(p, tokens, q, chosen, recent).cpu().numpy()
+        made = None
+        if result.rows.stepped:
+            bets, made = gated(bets, list(chosen), where[start:stop])
         read_before = result.process.tokens_read
-        crossing = result.process.update(np.asarray(bets, dtype=np.float64))
+        crossing = result.process.update(bets, made)
+        result.carriers.add(row, start, where[start:stop], result.process.gains)
         if crossing is not None:
             _note(result, "e-value", row, start + crossing, read_before + crossing + 1)
         outside = p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) <= 0
@@ -170,6 +198,16 @@ def _sampled_row(
                     {"row": row.label, "position": position, "token": token}
                 )
             _note(result, "impossible token", row, position, read_before + offset + 1)
+
+
+def _draft_honesty(
+    result: Judgement, row: AuditRow, logits: Tensor, draft_logits: Tensor | None
+) -> None:
+    """Rows are read again, whole: traces are few and their steps cross the chunks' borders."""
+    q = None
+    if draft_logits is not None:
+        q = row_law(draft_logits, row, 0).nan_to_num(nan=0.0)
+    result.honesty.add(row, draft_logits, q, row_law(logits, row, 0))
 
 
 def _note(

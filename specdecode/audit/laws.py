@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from specdecode.audit.rows import AuditRow
+from specdecode.audit.row import AuditRow
 from specdecode.decoding.distributions import distributions
 from specdecode.decoding.params import SamplingParams
 

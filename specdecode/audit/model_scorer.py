@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specdecode.audit.proposals import ProposalScorer
 from specdecode.audit.scorer import Pair
+from specdecode.decoding.prompts import Prompt, encode_prompt
 from specdecode.decoding.scoring import TeacherForcing, stepwise
 from specdecode.drafting import make_drafter, scoring_network
 from specdecode.errors import ModelMismatchError
@@ -47,6 +48,16 @@ class ModelScorer:
                 "rows with stop strings need the target's tokenizer, and the target has none"
             )
         return str(self._target.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def encode(self, prompt: Prompt, where: str) -> list[int]:
+        """Token ids of a prompt given as text or chat messages."""
+        return encode_prompt(prompt, self._target, where)
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The tokenizer's start token, None where there is none or no tokenizer."""
+        found = getattr(self._target.tokenizer, "bos_token_id", None)
+        return None if found is None else int(found)
 
     def target(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
         """See `Scorer.target`."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from specdecode.audit.drift import LARGEST_HARMLESS
+from specdecode.audit.eprocess import MAIN_SHARE, STAKES
 from specdecode.audit.greedy import against_baseline
 from specdecode.audit.judge import Evidence, Judgement
+from specdecode.audit.rows import RowSet
 from specdecode.statistics.binomial import excess_p_value
 
 Finding = Literal["lossless", "biased", "undecided"]
@@ -17,10 +20,12 @@ Finding = Literal["lossless", "biased", "undecided"]
 # draft, residual replaced by the target's law, temperature off by a tenth) cross in 90 % of
 # simulated runs within about 2 300 tokens; tests/audit/test_power.py repeats the simulation.
 _TOKENS_AT_ONE_PERCENT = 2500
-# log(number of direction-stake pairs): what the mixture has to earn before it can reject.
-_ENTRY_FEE = math.log(30)
+# log(1 / share of one main direction at one stake): what a bet has to earn before the mixture can
+# reject.
+_ENTRY_FEE = math.log(3 * len(STAKES) / MAIN_SHARE)
 # A greedy fault that strikes one token in a hundred is to be missed with probability alpha.
 _GREEDY_FAULT_RATE = 0.01
+_TOLD = 3  # reasons that are told in words
 _LARGEST_LOG = math.log(1e300)
 
 
@@ -55,11 +60,17 @@ class AuditReport:
         tokens_read: sampled tokens behind the evidence. Greedy tokens are counted in `greedy`.
         first_evidence: where it first sufficed, or None.
         min_tokens: sampled tokens needed before silence counts as lossless.
-        directions: log evidence by direction ("draft", "sharper", "flatter").
+        directions: log evidence by direction ("draft", "sharper", "flatter", "tail", "order",
+            "repeat", and with steps "bonus: …" and "after rejection: …").
         evidence: thinned curve of (tokens read, log evidence) for a picture.
         sampled: counts and finding of the sampled rows; None when there were none.
         greedy: counts, tolerance, control and finding of the greedy rows; None when none.
         rows: how many were read, judged, in error, or unjudgeable, with reasons.
+        carried_by: the log evidence split by output position, place in a step, stratum and
+            sampling parameters: table -> group -> {tokens, log_e_value}. Sums of "positions",
+            "places" and "parameters", and of each attribute in "strata", give `log_e_value`.
+        draft_honesty: what traces tell about draft tokens and coins; None without traces. A draft
+            that is not what it says leaves a lossless output undecided.
     """
 
     verdict: Finding
@@ -76,6 +87,8 @@ class AuditReport:
     sampled: dict[str, Any] | None
     greedy: dict[str, Any] | None
     rows: dict[str, Any]
+    carried_by: dict[str, dict[str, dict[str, float | int]]]
+    draft_honesty: dict[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON-safe values."""
@@ -116,6 +129,11 @@ def report_of(judgement: Judgement, alpha: float, control: Judgement | None) -> 
         finding, reasons = _greedy_finding(greedy, alpha)
         greedy["verdict"] = finding
         parts.append((finding, reasons))
+    honesty = judgement.honesty.summary(min_tokens)
+    if honesty is not None and honesty["verdict"] == "dishonest":
+        parts.append(
+            ("undecided", [f"the draft is not what it says: {r}" for r in honesty["reasons"]])
+        )
     verdict, reasons = _overall(parts, judgement)
     log_e = judgement.process.log_e
     return AuditReport(
@@ -137,7 +155,11 @@ def report_of(judgement: Judgement, alpha: float, control: Judgement | None) -> 
             "judged": len(judgement.rows.rows),
             "errors": [{"row": row, "error": why} for row, why in judgement.rows.errors],
             "unjudged": [{"row": row, "reason": why} for row, why in judgement.rows.unjudged],
+            "error_count": judgement.rows.error_count,
+            "unjudged_count": sum(judgement.rows.why_unjudged.values()),
         },
+        carried_by=judgement.carriers.to_json(),
+        draft_honesty=honesty,
     )
 
 
@@ -185,10 +207,13 @@ def _sampled_finding(
         )
     if reasons:
         return "undecided", reasons
+    looked = "sharper, flatter, tail, order of the vocabulary, repeat"
+    if judgement.rows.stepped:
+        looked += ", bonus tokens, tokens after a rejection"
     looked = (
-        "towards the draft, sharper, flatter"
+        f"towards the draft, {looked}"
         if judgement.has_draft
-        else ("sharper, flatter; without the draft, outputs that lean towards it go unseen")
+        else f"{looked}; without the draft, outputs that lean towards it go unseen"
     )
     return "lossless", [
         f"{process.tokens_read} sampled tokens gave no evidence of bias (looked: {looked})"
@@ -205,6 +230,9 @@ def _greedy_section(
         "tolerance": judgement.tolerance.to_json(),
         "min_tokens": min_greedy_tokens(alpha),
         "listed_failures": tally.listed_failures(),
+        "divergences": tally.divergences(
+            judgement.tolerance, None if control is None else control.greedy
+        ),
         "control": None,
         "tie_excess_p_value": None,
         "failure_excess_p_value": None,
@@ -263,6 +291,21 @@ def _greedy_finding(section: dict[str, Any], alpha: float) -> tuple[Finding, lis
     ]
 
 
+def _why_unjudged(rows_read: RowSet) -> str:
+    """How many rows, for which reasons, and one to look at; more of them are in rows.unjudged."""
+    counts = Counter(rows_read.why_unjudged).most_common()
+    example = {why: label for label, why in reversed(rows_read.unjudged)}
+    told = [
+        f"{n} because {why}" + (f", such as {example[why]}" if why in example else "")
+        for why, n in counts[:_TOLD]
+    ]
+    if rest := sum(n for _, n in counts[_TOLD:]):
+        told.append(f"{rest} for other reasons")
+    total = sum(n for _, n in counts)
+    rows = "row" if total == 1 else "rows"
+    return f"{total} {rows} could not be judged (rows.unjudged): {'; '.join(told)}"
+
+
 def _overall(
     parts: list[tuple[Finding, list[str]]], judgement: Judgement
 ) -> tuple[Finding, list[str]]:
@@ -274,8 +317,7 @@ def _overall(
             # An arm that only ever failed on one kind of request must not pass on the other.
             parts = [*parts, ("undecided", [f"{kind} rows were requested but none was judged"])]
     if judgement.rows.unjudged:
-        count = len(judgement.rows.unjudged)
-        parts = [*parts, ("undecided", [f"{count} rows could not be judged; see rows.unjudged"])]
+        parts = [*parts, ("undecided", [_why_unjudged(judgement.rows)])]
     order: tuple[Finding, ...] = ("biased", "undecided", "lossless")
     ranked = sorted(parts, key=lambda part: order.index(part[0]))
     return ranked[0][0], [reason for _, reasons in ranked for reason in reasons]

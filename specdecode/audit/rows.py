@@ -3,61 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from specdecode.audit.places import FAIR_RULES, steps_of
+from specdecode.audit.refusals import (
+    BEGINS_WITH_BOS,
+    FEWEST_WITH_BOS,
+    ONLY_TEXT,
+    refused,
+    with_its_end,
+)
+from specdecode.audit.row import AuditRow, Vocabulary
+from specdecode.audit.store import RowStore
 from specdecode.decoding.params import SamplingParams
 from specdecode.errors import ConfigError, DataValidationError
 
+__all__ = ["AuditRow", "RowReader", "RowSet", "Vocabulary", "read_rows"]
+
 # A record names its sampling setting; the name is not a sampling parameter.
 _NOT_PARAMETERS = {"name"}
+_STRATA = ("category", "difficulty", "language")
+# Rows left out are counted, and so many are told one by one: memory must not grow with the file.
+MOST_LISTED = 1000
 
 Kind = Literal["greedy", "sampled"]
 Identity = tuple[Hashable, ...]
-
-
-class Vocabulary(Protocol):
-    """What the checks need to know of the target."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-
-    @property
-    def eos_token_ids(self) -> Collection[int]:
-        """Ids that end a reply."""
-
-    @property
-    def max_context(self) -> int | None:
-        """Longest prompt plus output, or None where there is no limit."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of token ids."""
-
-
-@dataclass(frozen=True)
-class AuditRow:
-    """One output to judge.
-
-    Attributes:
-        label: how messages name the row (prompt id if there is one, and its place in the input).
-        prompt_id: None when the record has none.
-        prompt: prompt token ids.
-        output: emitted token ids in order, the end token included when one was drawn.
-        params: sampling parameters the output was requested with.
-        finish_reason: "stop", "length" or None when not recorded.
-        order_index: place in the recorded order, or None.
-    """
-
-    label: str
-    prompt_id: str | None
-    prompt: list[int]
-    output: list[int]
-    params: SamplingParams
-    finish_reason: str | None
-    order_index: int | None
 
 
 @dataclass(frozen=True)
@@ -67,66 +41,138 @@ class RowSet:
     Attributes:
         rows: in recorded order (order_index when present, else input order).
         total: number of rows read.
-        errors: rows that carry an error: (label, reason).
-        unjudged: rows without an error whose output, or the end of it, is withheld. What is left
-            out may be just what would have told against the engine, so none may be passed over.
+        errors: rows that carry an error: (label, reason), the first `MOST_LISTED`.
+        unjudged: rows without an error whose output, or the end of it, is withheld, likewise. What
+            is left out may be just what would have told against the engine, so none may be passed
+            over.
         requested: kinds of sampling that the records asked for, errors included.
         drafted: whether some record says that tokens were drafted for it.
+        stepped: whether some row has a trace whose places can be looked at.
+        error_count: how many rows carry an error.
+        why_unjudged: how many rows could not be judged, by reason.
     """
 
-    rows: list[AuditRow]
+    rows: RowStore
     total: int
     errors: list[tuple[str, str]]
     unjudged: list[tuple[str, str]]
     requested: frozenset[Kind]
     drafted: bool
+    stepped: bool
+    error_count: int
+    why_unjudged: Mapping[str, int]
 
 
 def read_rows(records: Iterable[Mapping[str, Any]], vocabulary: Vocabulary) -> RowSet:
     """Checks and orders records.
 
     Args:
-        records: mappings with prompt_token_ids, output_token_ids and sampling (a mapping or its
-            JSON text); optional prompt_id, finish_reason, order_index, error, drafted.
+        records: mappings with prompt_token_ids (or prompt: text, or messages: chat),
+            output_token_ids and sampling (a mapping or its JSON text); optional prompt_id,
+            finish_reason, order_index, error, drafted, prompt_tokens, output_tokens, output_text,
+            category, difficulty, language, trace and verification.
         vocabulary: of the target.
 
     Raises:
         DataValidationError: a field is missing or malformed, a token id is outside the vocabulary,
             a sampling key is unknown, a row occurs twice; names the row.
     """
-    rows: list[AuditRow] = []
-    errors: list[tuple[str, str]] = []
-    unjudged: list[tuple[str, str]] = []
-    requested: set[Kind] = set()
-    seen: dict[Identity, str] = {}
-    total, drafted = 0, False
-    for index, record in enumerate(records):
-        total += 1
-        drafted = drafted or bool(record.get("drafted"))
-        label = _label(record, index)
+    reader = RowReader(vocabulary)
+    for record in records:
+        reader.add(record)
+    return reader.finish()
+
+
+class RowReader:
+    """`read_rows` one record at a time, in bounded memory.
+
+    Args:
+        vocabulary: of the target.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._rows = RowStore()
+        self._errors: list[tuple[str, str]] = []
+        self._unjudged: list[tuple[str, str]] = []
+        self._requested: set[Kind] = set()
+        self._total = self._error_count = self._with_bos = 0
+        self._drafted = self._stepped = False
+        self._why: Counter[str] = Counter()
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Checks and keeps one record; raises what `read_rows` does."""
+        label = _label(record, self._total)
+        self._total += 1
+        self._drafted = self._drafted or bool(record.get("drafted"))
         params = _params(record, label)
-        requested.add("greedy" if params.is_greedy else "sampled")
+        self._requested.add("greedy" if params.is_greedy else "sampled")
         if record.get("error"):
-            errors.append((label, str(record["error"])))
-            continue
-        if "output_token_ids" in record and record["output_token_ids"] is None:
-            unjudged.append((label, "neither an output nor an error was recorded"))
-            continue
-        parsed = _parse(record, label, params, vocabulary)
-        row, problem = _with_its_end(parsed, vocabulary)
+            self._error_count += 1
+            if len(self._errors) < MOST_LISTED:
+                self._errors.append((label, str(record["error"])))
+            return
+        if problem := _nothing_to_judge(record):
+            self._leave_out(label, problem)
+            return
+        parsed = _parse(record, label, params, self._vocabulary)
+        problem = refused(record, parsed, self._vocabulary)
+        row = parsed
+        if problem is None:
+            row, problem = with_its_end(parsed, self._vocabulary)
         if problem is None and not row.output:
             problem = "the output is empty and no error was recorded"
         if problem is not None:
-            unjudged.append((label, problem))
-            continue
-        first = seen.setdefault(_identity(record, parsed), label)
-        if first != label:
+            self._leave_out(label, problem)
+            return
+        first = self._rows.add(row, _identity(record, parsed))
+        if first is not None:
             raise DataValidationError(
                 f"{label}: repeats {first}; a copy is not new evidence. Leave it out, or, if it is "
                 "another sample of the same prompt, record its order_index"
             )
-        rows.append(row)
-    return RowSet(_in_order(rows), total, errors, unjudged, frozenset(requested), drafted)
+        self._stepped = self._stepped or (bool(row.steps) and row.rule in FAIR_RULES)
+        self._with_bos += row.output[0] == getattr(self._vocabulary, "bos_token_id", None)
+
+    def finish(self) -> RowSet:
+        """All rows, in order."""
+        missing = self._rows.first_without_order()
+        if missing is not None:
+            raise DataValidationError(
+                f"{missing}: order_index is missing while other rows have one; evidence is "
+                "accumulated in recorded order, so either all rows carry it or none"
+            )
+        self._rows.arrange()
+        if self._with_bos == len(self._rows) >= FEWEST_WITH_BOS:
+            for row in self._rows:
+                self._leave_out(row.label, BEGINS_WITH_BOS)
+            self._rows.clear()
+        return RowSet(
+            rows=self._rows,
+            total=self._total,
+            errors=self._errors,
+            unjudged=self._unjudged,
+            requested=frozenset(self._requested),
+            drafted=self._drafted,
+            stepped=self._stepped,
+            error_count=self._error_count,
+            why_unjudged=self._why,
+        )
+
+    def _leave_out(self, label: str, why: str) -> None:
+        self._why[why] += 1
+        if len(self._unjudged) < MOST_LISTED:
+            self._unjudged.append((label, why))
+
+
+def _nothing_to_judge(record: Mapping[str, Any]) -> str | None:
+    if record.get("output_token_ids") is not None:
+        return None
+    if record.get("output_text"):
+        return ONLY_TEXT
+    if "output_token_ids" in record:
+        return "neither an output nor an error was recorded"
+    return None  # malformed, and said so where tokens are read
 
 
 def _label(record: Mapping[str, Any], index: int) -> str:
@@ -151,7 +197,7 @@ def _identity(record: Mapping[str, Any], row: AuditRow) -> Identity:
 def _parse(
     record: Mapping[str, Any], label: str, params: SamplingParams, vocabulary: Vocabulary
 ) -> AuditRow:
-    prompt = _token_ids(record, "prompt_token_ids", label, vocabulary.vocab_size)
+    prompt = _prompt(record, label, vocabulary)
     output = _token_ids(record, "output_token_ids", label, vocabulary.vocab_size)
     if not prompt:
         raise DataValidationError(f"{label}: prompt_token_ids is empty; there is no context")
@@ -170,7 +216,26 @@ def _parse(
         params=params,
         finish_reason=record.get("finish_reason"),
         order_index=_order_index(record, label),
+        strata={name: str(record[name]) for name in _STRATA if record.get(name) is not None},
+        steps=steps_of(record, output, label),
+        rule=None if record.get("verification") is None else str(record["verification"]),
     )
+
+
+def _prompt(record: Mapping[str, Any], label: str, vocabulary: Vocabulary) -> list[int]:
+    """Recorded ids, or those of the prompt's text or messages under the target's own template."""
+    given = record.get("messages") or record.get("prompt")
+    if record.get("prompt_token_ids") is not None or given is None:
+        return _token_ids(record, "prompt_token_ids", label, vocabulary.vocab_size)
+    if isinstance(given, str) and record.get("messages"):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise DataValidationError(f"{label}: messages is not JSON: {error}") from error
+    try:
+        return vocabulary.encode(given, f"{label}: the prompt")
+    except ConfigError as error:
+        raise DataValidationError(str(error)) from error
 
 
 def _token_ids(record: Mapping[str, Any], field: str, label: str, vocab_size: int) -> list[int]:
@@ -208,6 +273,8 @@ def _order_index(record: Mapping[str, Any], label: str) -> int | None:
         raise DataValidationError(
             f"{label}: order_index is {order!r} ({type(order).__name__}), not an integer"
         )
+    if abs(int(order)) >= 2**63:
+        raise DataValidationError(f"{label}: order_index is {order}, beyond 64 bits")
     return int(order)
 
 
@@ -235,41 +302,3 @@ def _params(record: Mapping[str, Any], label: str) -> SamplingParams:
         return SamplingParams(**fields)
     except ConfigError as error:
         raise DataValidationError(f"{label}: {error}") from error
-
-
-def _with_its_end(row: AuditRow, vocabulary: Vocabulary) -> tuple[AuditRow, str | None]:
-    """Restores an unrecorded end token, or says why the row cannot be judged.
-
-    Leaving out a token because of what it was is selection: the tokens that remain no longer follow
-    the target's distribution although the engine is right.
-    """
-    ended = row.finish_reason == "stop"
-    eos = set(vocabulary.eos_token_ids)
-    if not ended or (row.output and row.output[-1] in eos):
-        return row, None
-    if row.params.stop and any(s in vocabulary.decode(row.output) for s in row.params.stop):
-        return row, None
-    if row.params.stop:
-        return row, (
-            "finish_reason is 'stop' but neither a stop string nor an end token is in "
-            "output_token_ids, so tokens were removed from the end"
-        )
-    if len(eos) != 1:
-        return row, (
-            "finish_reason is 'stop', the end token is not recorded and the target has "
-            f"{len(eos)} of them; record the end token in output_token_ids"
-        )
-    return replace(row, output=[*row.output, *eos]), None
-
-
-def _in_order(rows: list[AuditRow]) -> list[AuditRow]:
-    with_index = [row for row in rows if row.order_index is not None]
-    if not with_index:
-        return rows
-    if len(with_index) < len(rows):
-        missing = next(row for row in rows if row.order_index is None)
-        raise DataValidationError(
-            f"{missing.label}: order_index is missing while other rows have one; evidence is "
-            "accumulated in recorded order, so either all rows carry it or none"
-        )
-    return sorted(rows, key=lambda row: row.order_index or 0)

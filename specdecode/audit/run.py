@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from specdecode.audit.drift import measure_drift
 from specdecode.audit.judge import Judgement, judge
 from specdecode.audit.model_scorer import ModelScorer, draft_source
 from specdecode.audit.report import AuditReport, report_of
-from specdecode.audit.rows import read_rows
+from specdecode.audit.row import AuditRow
+from specdecode.audit.rows import RowReader, RowSet, read_rows
 from specdecode.audit.scorer import Scorer
 from specdecode.audit.tolerance import measure_tolerance
 from specdecode.errors import ConfigError
@@ -79,10 +81,61 @@ def audit_with(
     scorer: Scorer, arms: Mapping[str, Rows], alpha: float, *, baseline_arm: str | None
 ) -> dict[str, AuditReport]:
     """The same over any source of logits."""
+    _check(alpha)
+    row_sets = {arm: read_rows(rows, scorer) for arm, rows in arms.items()}
+    return _judged(scorer, row_sets, alpha, baseline_arm)
+
+
+def audit_records(
+    records: Iterable[Mapping[str, Any]],
+    arm_of: Callable[[Mapping[str, Any]], str],
+    target: str | Path | LoadedModel,
+    draft: Draft = None,
+    alpha: float = 0.01,
+    *,
+    baseline_arm: str | None = "plain",
+) -> dict[str, AuditReport]:
+    """`audit_arms` over a stream of records of all arms, in memory that does not grow with it.
+
+    Args:
+        records: read once; see `audit` for their fields.
+        arm_of: the arm a record belongs to.
+        target: see `audit`.
+        draft: see `audit`.
+        alpha: level of each arm's audit.
+        baseline_arm: see `audit_arms`.
+    """
+    _check(alpha)
+    scorer = _scorer(target, draft)
+    readers: dict[str, RowReader] = {}
+    for record in records:
+        arm = arm_of(record)
+        if arm not in readers:
+            readers[arm] = RowReader(scorer)
+        readers[arm].add(record)
+    row_sets = {arm: reader.finish() for arm, reader in readers.items()}
+    return _judged(scorer, row_sets, alpha, baseline_arm)
+
+
+class _Everything(Iterable[AuditRow]):
+    """The rows of all arms; may be gone through more than once."""
+
+    def __init__(self, row_sets: Iterable[RowSet]) -> None:
+        self._stores = [rows.rows for rows in row_sets]
+
+    def __iter__(self) -> Iterator[AuditRow]:
+        return chain.from_iterable(self._stores)
+
+
+def _check(alpha: float) -> None:
     if not 0 < alpha < 1:
         raise ConfigError(f"alpha must lie inside (0, 1), not {alpha}")
-    row_sets = {arm: read_rows(rows, scorer) for arm, rows in arms.items()}
-    everything = [row for rows in row_sets.values() for row in rows.rows]
+
+
+def _judged(
+    scorer: Scorer, row_sets: Mapping[str, RowSet], alpha: float, baseline_arm: str | None
+) -> dict[str, AuditReport]:
+    everything = _Everything(row_sets.values())
     tolerance, drift = measure_tolerance(scorer, everything), measure_drift(scorer, everything)
     judged: dict[str, Judgement] = {
         arm: judge(scorer, rows, tolerance, drift, alpha) for arm, rows in row_sets.items()

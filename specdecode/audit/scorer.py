@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from specdecode.decoding.prompts import Prompt
 from specdecode.errors import NumericalError
 
 Pair = tuple[list[int], list[int]]
@@ -41,6 +42,9 @@ class Scorer(Protocol):
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids."""
+
+    def encode(self, prompt: Prompt, where: str) -> list[int]:
+        """Token ids of a prompt given as text or chat messages; `where` names it in errors."""
 
     def target(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Tensor]]:
         """Target logits of (prompt, output) pairs, many tokens per forward pass."""

@@ -7,12 +7,12 @@ unmodified target, never chosen by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 import torch
 
-from specdecode.audit.rows import AuditRow
+from specdecode.audit.row import AuditRow
 from specdecode.audit.scorer import ONE_BY_ONE, Pair, Scorer, check_finite
 
 SAMPLE_ROWS = 8
@@ -47,7 +47,7 @@ class Tolerance:
 
 
 def measure_tolerance(
-    scorer: Scorer, rows: Sequence[AuditRow], *, margin: float = MARGIN
+    scorer: Scorer, rows: Iterable[AuditRow], *, margin: float = MARGIN
 ) -> Tolerance:
     """Compares one-token with many-token forward passes on prefixes spread over the rows.
 
@@ -73,10 +73,22 @@ def measure_tolerance(
 
 
 def sample_pairs(
-    rows: Sequence[AuditRow], most_rows: int, most_tokens: int
+    rows: Iterable[AuditRow],
+    most_rows: int,
+    most_tokens: int,
+    usable: Callable[[AuditRow], bool] = lambda row: True,
 ) -> list[tuple[AuditRow, Pair]]:
-    """Rows spread evenly over those with output, and the beginnings of their outputs."""
-    usable = [row for row in rows if row.output]
-    count = min(most_rows, len(usable))
-    chosen = [usable[i * len(usable) // count] for i in range(count)]
+    """Rows spread evenly over those with output, and the beginnings of their outputs.
+
+    Args:
+        rows: gone through twice, so that none but the chosen ones is kept.
+        most_rows: how many rows at most.
+        most_tokens: of each output at most.
+        usable: which rows may be chosen.
+    """
+    total = sum(1 for row in rows if row.output and usable(row))
+    count = min(most_rows, total)
+    wanted = {i * total // count for i in range(count)}
+    these = (row for row in rows if row.output and usable(row))
+    chosen = [row for place, row in enumerate(these) if place in wanted]
     return [(row, (row.prompt, row.output[:most_tokens])) for row in chosen]

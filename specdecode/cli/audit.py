@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from specdecode.cli.audit_picture import check_picture, write_picture
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, stderr, stdout
-from specdecode.cli.documents import read_rows
 from specdecode.cli.exit_codes import BY_AUDIT_VERDICT, INCONCLUSIVE, NO_GO
+from specdecode.cli.outputs import refuse_unwritable
 from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.cli.row_files import stream_rows
 from specdecode.cli.target import DEFAULT_TARGET, find_target
 from specdecode.errors import ConfigError, EvidenceError
 
@@ -21,6 +24,7 @@ SCHEMA = "specdecode.audit/1"
 BASELINE_ARM = "plain"
 UNNAMED_ARM = "all"
 _MANY = 1e6
+_CARRIERS_SHOWN = 3
 
 
 def audit_command(
@@ -44,12 +48,16 @@ def audit_command(
     dtype: Annotated[
         str, typer.Option(help="auto, bfloat16 or float32: the precision the rows were made in.")
     ] = "auto",
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the evidence against tokens read, as SVG.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Test whether recorded outputs follow the target's own distribution.
 
-    Rows need prompt_token_ids, output_token_ids and sampling; with an `arm` column every arm is
-    audited by itself. The JSON document is what `specdecode decide --audit` reads.
+    Rows need prompt_token_ids (or prompt: text, or messages: chat), output_token_ids and sampling;
+    with an `arm` column every arm is audited by itself. The file may be of any size. The JSON
+    document is what `specdecode decide --audit` reads.
 
     Exit codes: 0 every arm lossless, 10 an arm biased, 11 undecided, 2 wrong usage.
 
@@ -57,18 +65,26 @@ def audit_command(
     """
     if not 0.0 < alpha < 1.0:
         raise ConfigError(f"--alpha must lie strictly between 0 and 1, not {alpha}")
-    arms = _by_arm(read_rows(rows))
-    if not arms:
+    if picture is not None:
+        check_picture(picture)
+        refuse_unwritable(picture)
+    records = stream_rows(rows)
+    first = next(records, None)  # before a model is loaded for nothing
+    if first is None:
         raise ConfigError(f"{rows}: holds no rows, so there is nothing to audit")
 
-    from specdecode.audit import audit_arms
+    from specdecode.audit import audit_records
     from specdecode.models import load_model
 
     no_progress_in_a_pipe()
     with stderr().status("auditing"):
         model = load_model(find_target(target), device, dtype)
-        found = audit_arms(arms, model, draft, alpha, baseline_arm=BASELINE_ARM)
+        found = audit_records(
+            chain([first], records), _arm, model, draft, alpha, baseline_arm=BASELINE_ARM
+        )
     reports = {arm: report.to_json() for arm, report in found.items()}
+    if picture is not None:
+        write_picture(picture, reports, alpha)
     if as_json:
         digest = _digest(rows)
         emit_json({"schema": SCHEMA, "alpha": alpha, "rows_sha256": digest, "arms": reports})
@@ -82,11 +98,8 @@ def _evidence(e_value: float | None) -> str:
     return number(e_value) if e_value is None or e_value < _MANY else f"{e_value:.2e}"
 
 
-def _by_arm(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    arms: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        arms.setdefault(str(row.get("arm") or UNNAMED_ARM), []).append(row)
-    return arms
+def _arm(row: Mapping[str, Any]) -> str:
+    return str(row.get("arm") or UNNAMED_ARM)
 
 
 def _digest(path: Path) -> str | None:
@@ -127,3 +140,25 @@ def _show(reports: Mapping[str, Mapping[str, Any]]) -> None:
     for arm, report in reports.items():
         for reason in report["reasons"]:
             console.print(f"{escape(arm)}: {escape(str(reason))}")
+        if report.get("first_evidence"):
+            _show_evidence(arm, report)
+
+
+def _show_evidence(arm: str, report: Mapping[str, Any]) -> None:
+    """Where the evidence first sufficed, and which tokens carry it."""
+    first, console = report["first_evidence"], stdout()
+    console.print(
+        f"{escape(arm)}: the evidence first sufficed at {escape(first['row'])}, output position "
+        f"{first['position']}, token {first['token']} ({first['kind']})"
+    )
+    table = Table(box=None, pad_edge=False)
+    for heading in ("evidence by", "group", "tokens", "log e-value"):
+        table.add_column(heading)
+    by_direction = {
+        name: {"tokens": report["tokens_read"], "log_e_value": log_e}
+        for name, log_e in sorted(report["directions"].items(), key=lambda item: -item[1])
+    }
+    for name, groups in {"direction": by_direction, **report["carried_by"]}.items():
+        for group, sums in list(groups.items())[:_CARRIERS_SHOWN]:
+            table.add_row(name, escape(group), str(sums["tokens"]), f"{sums['log_e_value']:.2f}")
+    console.print(table)

@@ -276,7 +276,29 @@ class TestWhole:
         rows = greedy_rows()
         rows[0]["finish_reason"] = "stop"  # the toy has no end token to restore
 
-        assert run(rows).verdict == "undecided"
+        report = run(rows)
+        assert report.verdict == "undecided"
+        assert report.reasons[0].startswith(
+            "1 row could not be judged (rows.unjudged): 1 because finish_reason is 'stop'"
+        )
+
+    def test_the_reasons_are_counted_in_words_the_most_frequent_one_first(self):
+        rows = greedy_rows() + greedy_rows() + greedy_rows()
+        for index, row in enumerate(rows):
+            row["prompt_id"], row["order_index"] = f"p{index}", index
+        rows[3]["output_token_ids"] = []
+        for index in (5, 7):
+            rows[index]["output_token_ids"] = None
+        rows[9]["finish_reason"] = "stop"
+        rows[11] |= {"finish_reason": "stop", "sampling": {**rows[11]["sampling"], "stop": ["x"]}}
+        reason = run(rows).reasons[0]
+
+        assert reason.startswith(
+            "5 rows could not be judged (rows.unjudged): 2 because neither an output nor an error "
+            "was recorded, such as row 5 (p5); "
+        )
+        assert reason.endswith("; 1 for other reasons")
+        assert reason.count(" because ") == 3
 
     def test_an_engine_that_withholds_outputs_is_never_lossless(self):
         withheld = [{**row, "output_token_ids": None} for row in greedy_rows(DRAFT)]

@@ -21,11 +21,14 @@ def laws(draw):
 def test_every_bet_is_fair_under_the_target_and_bounded(pair):
     p, q = pair
     vocab = len(p)
+    chosen = directions(with_draft=True, with_recent=True)
+    recent = torch.tensor([[0, 1, 0, -1]]).expand(vocab, -1)
     bets = centred_bets(
-        p.expand(vocab, -1), torch.arange(vocab), q.expand(vocab, -1), directions(with_draft=True)
+        p.expand(vocab, -1), torch.arange(vocab), q.expand(vocab, -1), chosen, recent
     )
 
-    assert torch.allclose((p[:, None] * bets).sum(0), torch.zeros(3, dtype=torch.float64))
+    assert list(chosen) == ["draft", "sharper", "flatter", "tail", "order", "repeat"]
+    assert torch.allclose((p[:, None] * bets).sum(0), torch.zeros(6, dtype=torch.float64))
     assert (bets >= -1 - 1e-12).all()
     assert (bets <= 2).all()
 
@@ -94,6 +97,8 @@ def test_tokens_that_lean_the_faults_way_win_the_bet_on_average():
     assert mean_bet(q)["draft"] > 0.02
     assert mean_bet((target / 0.5).softmax(-1))["sharper"] > 0.02
     assert mean_bet((target / 2).softmax(-1))["flatter"] > 0.02
+    late = p * (1 + 0.2 * (2 * p.cumsum(-1) - p - 1))
+    assert mean_bet(late)["order"] > 0.02
     assert mean_bet(p) == pytest.approx(dict.fromkeys(names, 0.0), abs=1e-12)
 
 

@@ -1,5 +1,7 @@
 """The audit reads what the engine really writes."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -171,3 +173,31 @@ class TestPromptLookup:
         }
 
         assert audit([unseen], target, "prompt-lookup").directions["draft"] == 0.0
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_the_engine_s_own_traces_fit_its_outputs_and_its_draft_is_honest(
+    rule, target, draft_folder
+):
+    engine = Engine.load(target, draft_folder, verification=rule, num_speculative_tokens=3)
+    each = [SAMPLED.model_copy(update={"seed": index}) for index in range(30)]
+    traced = [
+        {
+            "prompt_token_ids": list(result.prompt_token_ids),
+            "output_token_ids": list(result.token_ids),
+            "sampling": params.model_dump(mode="json"),
+            "verification": rule,
+            "trace": [asdict(step) for step in result.trace],
+        }
+        for result, params in zip(
+            engine.generate(PROMPTS[:30], each, trace=True), each, strict=True
+        )
+    ]
+    report = audit(traced, target, draft_folder)
+
+    honesty = report.draft_honesty
+    assert report.sampled["verdict"] != "biased"
+    assert honesty["verdict"] != "dishonest", honesty["reasons"]
+    assert honesty["declared"]["apart"] == 0
+    assert honesty["draws"]["read"] > 300
+    assert {"after rejection", "bonus"} <= set(report.carried_by["places"])

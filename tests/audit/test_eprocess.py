@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specdecode.audit.eprocess import MAX_POINTS, STAKES, EProcess, log_growth, log_mixture
+from specdecode.audit.directions import directions
+from specdecode.audit.eprocess import (
+    MAX_POINTS,
+    STAKES,
+    EProcess,
+    log_growth,
+    log_mixture,
+    weights_of,
+)
 from specdecode.errors import ConfigError
 from tests.audit.toys import (
     argmax_of_target,
@@ -39,7 +47,8 @@ def test_expected_evidence_under_the_target_is_exactly_one(seed, filtered):
         probability = float(np.prod(p.numpy()[path[:-1], path[1:]]))
         if probability:
             wealth = log_growth(bets[path[:-1], path[1:]]).sum(0)
-            expected += probability * math.exp(log_mixture(wealth))
+            weights = weights_of(list(directions(with_draft=True)))
+            expected += probability * math.exp(log_mixture(wealth, weights))
 
     assert expected == pytest.approx(1.0, abs=1e-12)
 
@@ -145,11 +154,15 @@ def test_the_curve_stays_small_and_ends_at_the_newest_token():
     assert [tokens for tokens, _ in points] == sorted({tokens for tokens, _ in points})
 
 
-def test_no_tokens_are_no_evidence():
-    process = EProcess(["a"], ALPHA)
-    process.update(np.empty((0, 1)))
+@pytest.mark.parametrize("others", range(12))
+@pytest.mark.parametrize("main", [["sharper", "flatter"], ["draft", "sharper", "flatter"]])
+def test_no_tokens_are_no_evidence(main, others):
+    """Exactly none: whoever checks a bundle finds the evidence above its maximum otherwise."""
+    names = [*main, *map(str, range(others))]
+    process = EProcess(names, ALPHA)
+    process.update(np.empty((0, len(names))))
 
-    assert process.log_e == pytest.approx(0.0)
+    assert process.log_e == process.max_log_e == 0.0
     assert process.tokens_read == 0
     assert process.crossed_at is None
 

@@ -50,6 +50,7 @@ def test_sampling_may_be_a_mapping_or_its_json_text():
         ({"output_token_ids": 5}, "must be a list of token ids, not int"),
         ({"order_index": "x"}, r"row 1 \(chat-1\): order_index is 'x'"),
         ({"order_index": True}, "order_index is True"),
+        ({"order_index": 2**63}, "beyond 64 bits"),
         ({"order_index": 1.5}, "order_index is 1.5"),
         ({"sampling": None}, "sampling is missing"),
         ({"sampling": "{"}, "not JSON"),
@@ -186,3 +187,115 @@ class TestEnds:
 
         assert kept.rows[0].output == [5, 6]
         assert "removed from the end" in cut.unjudged[0][1]
+
+
+class TestRefusals:
+    """What was recorded is not, or not all, of what was drawn."""
+
+    @pytest.mark.parametrize(
+        ("changes", "why"),
+        [
+            ({"prompt_tokens": 900}, "read 900 prompt tokens and 2 are recorded"),
+            ({"output_tokens": 5}, "emitted 5 tokens and 2 are recorded"),
+            ({"output_text": "zzfg"}, "missing from the beginning"),
+            ({"output_text": "xy"}, "do not spell output_text"),
+            ({"output_token_ids": [5, 0, 6]}, "1 tokens follow the end token at position 1"),
+            ({"output_token_ids": [5, 0, 0, 0]}, "padding"),
+            ({"retokenised": True}, "made from text"),
+            ({"output_token_ids": None, "output_text": "fg"}, "only the output's text"),
+            ({"sampling": {**SAMPLED, "max_tokens": 1}}, "where max_tokens is 1"),
+        ],
+    )
+    def test_a_row_is_refused_with_its_reason(self, changes, why):
+        found = read_rows([row(), row(prompt_id="chat-2", **changes)], vocabulary())
+
+        assert len(found.rows) == 1
+        [(label, reason)] = found.unjudged
+        assert label == "row 1 (chat-2)"
+        assert why in reason
+        assert dict(found.why_unjudged) == {reason: 1}
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"prompt_tokens": 2, "output_tokens": 2, "output_text": " fg"},
+            {"output_tokens": 1, "finish_reason": "stop", "output_token_ids": [5, 0]},
+            {"output_tokens": 3, "finish_reason": "stop"},  # with the end token that is restored
+            {"output_text": "f", "sampling": {**SAMPLED, "stop": ["g"]}},  # cut before it
+            {"output_token_ids": [5, 0, 6], "sampling": {**SAMPLED, "ignore_eos": True}},
+            {"output_text": ""},
+            {"prompt_tokens": None, "output_tokens": None, "output_text": None},
+        ],
+    )
+    def test_an_honest_row_is_not(self, changes):
+        found = read_rows([row(**changes)], vocabulary())
+
+        assert not found.unjudged
+        assert len(found.rows) == 1
+
+    @pytest.mark.parametrize(("rows", "kept"), [(3, 0), (2, 2)])
+    def test_an_arm_whose_every_output_begins_with_the_start_token_was_made_from_text(
+        self, rows, kept
+    ):
+        with_start = vocabulary()
+        with_start.bos_token_id = 1
+        records = [row(prompt_id=f"p{n}", output_token_ids=[1, 5 + n]) for n in range(rows)]
+        assert len(read_rows(records, with_start).rows) == kept
+        mixed = read_rows([*records, row()], with_start)
+        assert len(mixed.rows) == rows + 1
+
+    def test_left_out_rows_are_counted_to_the_last_and_told_up_to_a_limit(self, monkeypatch):
+        monkeypatch.setattr("specdecode.audit.rows.MOST_LISTED", 2)
+        records = [row(prompt_id=f"p{n}", output_token_ids=None) for n in range(5)]
+        records += [row(prompt_id=f"e{n}", error="timeout") for n in range(4)]
+        found = read_rows(records, vocabulary())
+
+        assert len(found.unjudged) == len(found.errors) == 2
+        assert sum(found.why_unjudged.values()) == 5
+        assert found.error_count == 4
+
+
+class TestPrompts:
+    def test_a_text_is_encoded_by_the_target(self):
+        text = row(prompt="de")
+        del text["prompt_token_ids"]
+
+        assert read_rows([text], vocabulary()).rows[0].prompt == [3, 4]
+
+    def test_recorded_ids_win_over_the_text(self):
+        assert read_rows([row(prompt="zz")], vocabulary()).rows[0].prompt == [3, 4]
+
+    @pytest.mark.parametrize(
+        ("messages", "named"),
+        [([{"role": "user", "content": "hi"}], "row 0 .*no chat template"), ("[", "not JSON")],
+    )
+    def test_what_cannot_be_encoded_is_named(self, messages, named):
+        chat = row(messages=messages)
+        del chat["prompt_token_ids"]
+
+        with pytest.raises(DataValidationError, match=named):
+            read_rows([chat], vocabulary())
+
+
+def test_a_stored_row_comes_back_as_it_was():
+    trace = [
+        {"draft_tokens": [5], "num_accepted": 1, "emitted": [5, 6], "draft_probs": [0.25],
+         "accept_coins": [0.5]}
+    ]  # fmt: skip
+    sampling = {"temperature": 0.3, "logit_bias": {"3": 1.5}, "stop": ["x"]}
+    told = row(
+        sampling=sampling, category="chat", trace=trace, verification="token", prompt_id="\ud800"
+    )
+    found = read_rows([told, row(prompt_id="b")], vocabulary())
+    first = found.rows[0]
+
+    assert first.params.logit_bias == {3: 1.5}
+    assert first.params.stop == ("x",)
+    assert first.strata == {"category": "chat"}
+    assert (first.rule, first.prompt_id) == ("token", "\ud800")
+    assert first.steps[0].drafted == (5,)
+    assert first.steps[0].accept_coins == (0.5,)
+    assert list(found.rows) == [found.rows[0], found.rows[1]] == found.rows[:]
+    assert found.rows[-1] == found.rows[1]
+    with pytest.raises(IndexError, match="row 2 of 2"):
+        found.rows[2]

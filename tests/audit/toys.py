@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from specdecode.audit.directions import centred_bets, directions
-from specdecode.audit.eprocess import log_growth, log_mixture
+from specdecode.audit.eprocess import log_growth, log_mixture, weights_of
+from specdecode.errors import ConfigError
 
 EmissionLaw = Callable[[Tensor, Tensor], Tensor]
 EOS = 0
@@ -91,7 +92,8 @@ def bet_table(p: Tensor, q: Tensor | None) -> np.ndarray:
 def log_evidence(tokens: np.ndarray, p: Tensor, q: Tensor | None) -> np.ndarray:
     """Log e after each token of each run: [runs, length]."""
     bets = bet_table(p, q)[tokens[:, :-1], tokens[:, 1:]]
-    return np.stack([log_mixture(np.cumsum(log_growth(run), axis=0)) for run in bets])
+    weights = weights_of(list(directions(with_draft=q is not None)))
+    return np.stack([log_mixture(np.cumsum(log_growth(run), axis=0), weights) for run in bets])
 
 
 class ToyScorer:
@@ -112,6 +114,11 @@ class ToyScorer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return "".join(chr(97 + token) for token in token_ids)
+
+    def encode(self, prompt: object, where: str) -> list[int]:
+        if not isinstance(prompt, str):
+            raise ConfigError(f"{where} is no text, and the toy has no chat template")
+        return [ord(letter) - 97 for letter in prompt]
 
     def target(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[tuple[int, Tensor]]:
         for index, (prompt, output) in enumerate(pairs):

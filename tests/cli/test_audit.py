@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specdecode import Engine, SamplingParams
@@ -73,7 +75,7 @@ def test_outputs_of_another_model_are_called_biased(audit, rows, tmp_path):
     [
         ("none.jsonl", None, "no such file"),
         ("empty.jsonl", "\n", "no rows"),
-        ("broken.jsonl", '{"arm": "plain"}\n{oops', "line 2"),
+        ("broken.jsonl", "\n{oops", "line 2"),
         ("list.jsonl", "[1]", "expected an object"),
         ("bad.parquet", "not parquet", "parquet"),
         ("sampling.jsonl", '{"sampling": "{"}', "sampling"),
@@ -107,7 +109,7 @@ def test_biased_beats_undecided_beats_lossless_and_unknown_never_passes():
 def test_findings_with_brackets_are_printed_as_they_are(audit, rows, monkeypatch):
     report = {"verdict": "lossless", "reasons": ["[bold]no[/bold]"], "greedy": None}
     fake = SimpleNamespace(to_json=lambda: report)
-    monkeypatch.setattr("specdecode.audit.audit_arms", lambda *_, **__: {"[x]": fake})
+    monkeypatch.setattr("specdecode.audit.audit_records", lambda *_, **__: {"[x]": fake})
     done = audit(rows)
     assert "[x]: [bold]no[/bold]" in done.out
 
@@ -138,3 +140,78 @@ def test_sampled_rows_that_drafted_are_undecided_until_the_draft_is_given(
 )
 def test_an_e_value_takes_a_few_characters_however_large(e_value, shown):
     assert _evidence(e_value) == shown
+
+
+@pytest.fixture
+def sampled(rows, tmp_path):
+    """Replies that say one token over and over, from a target whose laws are close to uniform."""
+    path = tmp_path / "sampled.jsonl"
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    for index, row in enumerate(lines):
+        row["sampling"] = {**row["sampling"], "temperature": 3.0}
+        row["output_token_ids"] = [7] * 8
+        row |= {"category": "chat" if index % 2 else "code", "language": "en"}
+    path.write_text("\n".join(json.dumps(row) for row in lines))
+    return path
+
+
+def test_a_bias_is_told_with_its_token_and_what_carries_it(audit, sampled):
+    done = audit(sampled)
+
+    assert done.code == 10
+    assert "the evidence first sufficed at row" in done.out
+    for told in ("towards 'repeat'", "temperature=3.0", "category=c", "places", "positions"):
+        assert told in done.out
+
+
+def test_the_split_of_the_evidence_adds_up_to_it(audit, sampled):
+    for report in audit(sampled, "--json").document["arms"].values():
+        tables = report["carried_by"]
+        strata = {k: v for k, v in tables["strata"].items() if k.startswith("category=")}
+        assert len(strata) == 2
+        for groups in (tables["positions"], tables["places"], tables["parameters"], strata):
+            total = sum(group["log_e_value"] for group in groups.values())
+            assert total == pytest.approx(report["log_e_value"], abs=1e-9)
+            assert sum(group["tokens"] for group in groups.values()) == report["tokens_read"]
+
+
+def test_the_picture_shows_every_arm_and_its_verdict(audit, sampled, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "evidence.svg"
+    assert audit(sampled, "--picture", picture).code == 10
+    drawn = picture.read_text()
+
+    for told in ("plain: biased", "block: biased", "sampled tokens read", "log e-value"):
+        assert told in drawn
+    again = tmp_path / "again.svg"
+    audit(sampled, "--picture", again)
+    assert again.read_bytes() == picture.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "named"), [("e.png", ".svg"), ("none/e.svg", "cannot be written")]
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
+    audit, sampled, tmp_path, name, named
+):
+    pytest.importorskip("matplotlib")
+    done = audit(sampled, "--picture", tmp_path / name)
+    assert done.code == 2
+    assert named in done.err
+
+
+def test_rows_may_be_parquet_and_prompts_text_or_chat(audit, rows, tmp_path):
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    for row in lines:
+        row["sampling"] = json.dumps(row["sampling"])
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(lines), path)
+    from_parquet = audit(path, "--json").document["arms"]
+    assert from_parquet["block"]["greedy"]["exact"] == 48
+
+    texts = tmp_path / "texts.jsonl"
+    for index, row in enumerate(lines):
+        row["prompt"] = " ".join(WORDS[index % 6 : index % 6 + 3])
+        del row["prompt_token_ids"]
+    texts.write_text("\n".join(json.dumps(row) for row in lines))
+    assert audit(texts, "--json").document["arms"]["block"]["greedy"]["exact"] == 48
