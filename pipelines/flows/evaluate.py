@@ -1,8 +1,7 @@
 """Flow `evaluate`: one evaluation, stage by stage, with its progress and logs in Prefect.
 
     prefect server start                                 # once, or any Prefect server
-    prefect work-pool create cpu --type process          # once
-    prefect --no-prompt deploy --all                     # from the repository; reads prefect.yaml
+    python -m pipelines.deployments apply                # pools, limits, deployments, automations
     prefect worker start --pool cpu
 
 It fails closed: a stage that fails ends the flow, and a verdict counts only when it was reached
@@ -19,6 +18,8 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from pipelines import repro
+from pipelines.flows.events import emit_verdict
+from pipelines.flows.measuring import measuring_slot
 from pipelines.stages.command import read_json
 from pipelines.workspace import refresh, workspace_of
 
@@ -64,15 +65,35 @@ def evaluate(profile: str = "full", remeasure: bool = False) -> dict[str, Any]:
         stages = repro.stages_in_order(workspace)
         for number, stage in enumerate(stages, start=1):
             get_run_logger().info("stage %d of %d: %s", number, len(stages), stage)
-            reproduce(stage, workspace, root, force=remeasure and stage == "measure")
-        verdict = read_json(workspace / "reports/verdict.json")
-        manifest = read_json(workspace / "reports/manifest.json")["manifest_sha256"]
+            if stage == "measure":
+                with measuring_slot(workspace):
+                    reproduce(stage, workspace, root, force=remeasure)
+            else:
+                reproduce(stage, workspace, root)
+        return settle(workspace, profile)
+
+
+def settle(workspace: Path, profile: str) -> dict[str, Any]:
+    """Reads the verdict of a run that went through, shows it, tells of it and returns it.
+
+    Raises:
+        RuntimeError: it is not about the inputs of this run.
+    """
+    verdict = read_json(workspace / "reports/verdict.json")
+    manifest = read_json(workspace / "reports/manifest.json")["manifest_sha256"]
     if verdict["manifest_sha256"] != manifest:
         raise RuntimeError(
             f"the verdict is about manifest {verdict['manifest_sha256']}, this run's is {manifest}"
         )
     create_markdown_artifact(
         markdown(verdict), key=f"evaluation-{profile}".lower(), description="Verdict"
+    )
+    emit_verdict(
+        verdict,
+        stage="offline",
+        step=None,
+        owner=verdict["owner"],
+        recovery="none" if verdict["status"] == "GO" else "hold",
     )
     return verdict
 

@@ -14,7 +14,7 @@ from typing import Any
 from specdecode.errors import EvidenceError
 from specdecode.governance.evidence import Evidence
 from specdecode.governance.integrity import Inputs, check, unreadable
-from specdecode.governance.live.integrity import check_live
+from specdecode.governance.live.integrity import arm_awaited, check_live
 from specdecode.governance.live.judge import judge_metrics, not_judged
 from specdecode.governance.live.rows import LiveRows, read_live
 from specdecode.governance.plan import Plan, plan_sha256
@@ -27,6 +27,7 @@ from specdecode.measurement.source import Source, TableSource
 from specdecode.measurement.two_readers import read_rows
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
+_AWAITED = "not evaluated: an arm has no rows yet"
 
 
 def decide(
@@ -40,9 +41,9 @@ def decide(
     Args:
         plan: written before the rows existed; for another stage than its own, `plan.at(stage)`.
             The metrics of a live stage are judged as its method says, at every look alike.
-        rows: a path of a parquet file or of a folder of them, which are read in batches; or a table
-            with the columns of a record, a pandas DataFrame, or a list of mappings of them. The
-            order of the rows does not matter.
+        rows: a path of a parquet file, of a folder of them, or of a router's spool, which are read
+            in batches, or a source of such; or a table with the columns of a record, a pandas
+            DataFrame, or a list of mappings of them. The order of the rows does not matter.
         audit: the audit document, {"alpha": …, "arms": {arm: report}, "rows_sha256": …}; one of
             other or unnamed rows is INVALID. A missing one makes the verdict INVALID wherever the
             plan asks for losslessness.
@@ -77,7 +78,10 @@ def decide(
         results = _none_evaluated(plan)
     else:
         evidence = Evidence(surveyed, plan.baseline, plan.bootstrap_seed, audit)
-        results = [entry for rule in plan.rules for entry in _evaluate(rule, evidence)]
+        if stage is not None and arm_awaited(integrity):
+            results = [rule.result(Outcome.NOT_EVALUATED, _AWAITED) for rule in plan.rules]
+        else:
+            results = [entry for rule in plan.rules for entry in _evaluate(rule, evidence)]
         if stage is not None and live is not None:
             try:
                 results += judge_metrics(plan, stage, live)

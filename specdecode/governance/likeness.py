@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from specdecode.measurement.arrays import ArrowArray, IntArray, counts
+from specdecode.measurement.arrays import ArrowArray, BoolArray, IntArray, counts
 from specdecode.measurement.coding import Coder, Labels, combinations
 from specdecode.measurement.grid import Column
 from specdecode.measurement.keys import Keys, Rows
@@ -22,7 +22,8 @@ class Likeness:
     """Compares every row with the first one seen of its request.
 
     What a request saw is kept as numbers: of labels that of their combination, of a prompt 128 bits
-    of its hash.
+    of its hash. Of a failed request whose prompt is not recorded nobody knows what it was: a router
+    learns token ids from the reply. It is compared by its labels only.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -36,14 +37,16 @@ class Likeness:
         self._labels = Column(size, ("i2", "i4"), -1)
         self._numbers: dict[Labels, int] = {}
         self._prompts: npt.NDArray[np.uint8] | None = None
+        self._told = np.zeros(size, np.bool_)
 
-    def at(self, batch: pa.RecordBatch, rows: slice, request: Rows) -> None:
+    def at(self, batch: pa.RecordBatch, rows: slice, request: Rows, failed: BoolArray) -> None:
         """Take in some rows.
 
         Args:
             batch: of an extract.
             rows: their numbers.
             request: of each of them, as `keys` numbers it.
+            failed: whether each of them failed.
         """
         place = request if self._names is None else self._of_row[rows]
         which, found = combinations([batch.column(name) for name in _ALIKE])
@@ -55,10 +58,13 @@ class Likeness:
         prompts = batch.column("prompt")
         if self._prompts is None and not pa.types.is_null(prompts.type):
             self._prompts = np.zeros((len(self._differs), _HASH), np.uint8)
+        hashes = _hashes(prompts)
+        tells = ~failed | hashes.any(axis=1)
+        first = tells & ~self._told[place]
+        self._told[place[first]] = True
         if self._prompts is not None:
-            hashes = _hashes(prompts)
-            self._prompts[place[fresh]] = hashes[fresh]
-            differs |= (self._prompts[place] != hashes).any(axis=1)
+            self._prompts[place[first]] = hashes[first]
+            differs |= tells & (self._prompts[place] != hashes).any(axis=1)
         self._differs[place[differs]] = True
 
     def unlike(self) -> IntArray:

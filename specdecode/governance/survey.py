@@ -165,7 +165,7 @@ class _Look:
         misnamed = np.array([_misnamed(s) for s in self._settings], np.bool_)[which]
         self._misnamed.append(np.flatnonzero(misnamed) + first)
         request = prompt.astype(np.int64) * len(self._keys.settings) + self._setting_of[kind]
-        self._likeness.at(batch, rows, request)
+        self._likeness.at(batch, rows, request, failed)
         self._put(batch, prompt, kind, ~failed)
         self._count_work(batch, arm, ~failed)
 

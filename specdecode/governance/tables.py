@@ -11,24 +11,30 @@ import pyarrow as pa
 
 from specdecode.errors import ConfigError
 from specdecode.measurement.records import RECORD_SCHEMA
-from specdecode.measurement.source import ParquetSource
+from specdecode.measurement.source import ParquetSource, Source
+from specdecode.rollout.spool_lines import is_spool
+from specdecode.rollout.spool_reader import SpoolSource
 
 Rows = Any
-"""A path, an arrow table, a pandas DataFrame, or a sequence of mappings."""
+"""A path, a source, an arrow table, a pandas DataFrame, or a sequence of mappings."""
 
-_KINDS = "a pathlib.Path to parquet, an arrow table, a pandas DataFrame or a list of mappings"
+_KINDS = (
+    "a pathlib.Path to parquet or to a router's spool, a source, an arrow table, a pandas "
+    "DataFrame or a list of mappings"
+)
 
 
-def as_rows(rows: Rows) -> pa.Table | ParquetSource:
+def as_rows(rows: Rows) -> pa.Table | Source:
     """The rows as an arrow table or open files, whose columns are yet to be checked.
 
     Raises:
         ConfigError: rows are of another kind, or their values do not fit into columns.
-        EvidenceError: a path leads to no file, or to one that is not parquet.
+        EvidenceError: a path leads to no file, to one that is not parquet, or to a spool that is
+            damaged.
     """
     if isinstance(rows, Path):
-        return ParquetSource(rows)
-    if isinstance(rows, pa.Table):
+        return SpoolSource(rows) if is_spool(rows) else ParquetSource(rows)
+    if isinstance(rows, pa.Table | Source):
         return rows
     try:
         if _is_frame(rows):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -15,18 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.ports import free_ports
 from tests.e2e.conftest import quick_project
 from tests.e2e.project import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PREFECT = [sys.executable, "-m", "prefect"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(url: str, process: subprocess.Popen, log: Path) -> None:
@@ -68,7 +62,7 @@ def started(project: Project, log: Path, *command: str) -> Iterator[subprocess.P
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A quick project whose nightly deployment is known to a server and served by a worker."""
     folder = tmp_path_factory.mktemp("prefect")
-    port = free_port()
+    (port,) = free_ports()
     quick = quick_project(folder)
     quick.params(decoding__max_tokens=6)
     quick.prompts(4)

@@ -68,12 +68,19 @@ def exactly(what: str, wanted: Sequence[str], found: Sequence[str]) -> str | Non
 
 def same_inputs(_: Plan, rows: Sequence[Record]) -> str | None:
     seen: dict[tuple[str, str], set[str]] = {}
+    prompts: dict[tuple[str, str], set[str]] = {}
     for row in rows:
+        request = (row.prompt_id, row.sampling_name)
         settings = {k: v for k, v in row.sampling.items() if k != "seed"}
         strata = (row.category, row.difficulty, row.language)
-        own = json.dumps([row.prompt_token_ids, settings, strata], sort_keys=True)
-        seen.setdefault((row.prompt_id, row.sampling_name), set()).add(own)
-    differing = sorted("/".join(request) for request, own in seen.items() if len(own) > 1)
+        seen.setdefault(request, set()).add(json.dumps([settings, strata], sort_keys=True))
+        if row.error is None or row.prompt_token_ids is not None:
+            prompts.setdefault(request, set()).add(json.dumps(row.prompt_token_ids))
+    differing = sorted(
+        "/".join(request)
+        for request, own in seen.items()
+        if len(own) > 1 or len(prompts.get(request, ())) > 1
+    )
     if not differing:
         return None
     return f"arms had different prompts, settings or labels: {some(differing)}"

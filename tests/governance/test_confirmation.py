@@ -254,7 +254,7 @@ def test_of_openings_at_the_same_time_exactly_one_wins(site, candidates):
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=60) for _ in processes]
+    found = [answers.get(timeout=300) for _ in processes]
     for process in processes:
         process.join(timeout=60)
 

@@ -1,7 +1,10 @@
 """What a stream of units shows about a threshold: bounds so far, and since when it is decided.
 
 Bounds are running intersections, so whatever they lie on one side of, they stay there. If they
-meet, no common mean fits all units: what is measured has changed on the way.
+cross, no common mean fits all units: what is measured has changed on the way, and nothing good
+counts as shown. One change is forgiven to a single stream, a bad start (requests to a cold server):
+where the bound that says so was set before anything better was known, it is left out, provided that
+`n_min` units came after it, that they agree with each other, and that none of them shows harm.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Finding:
 
     @property
     def empty(self) -> bool:
-        """Whether no common mean fits all units; a sequence that one fits has some width."""
+        """Whether no common mean fits; a sequence that one fits has some width."""
         return self.low is not None and self.low == self.high
 
 
@@ -75,11 +78,31 @@ def of_one(method: Method, values: FloatArray, scale: Scale, alpha: float, n_min
     unit, m = scale.to_unit(values), float(scale.to_unit(np.array([scale.threshold]))[0])
     above = crossing(method, unit, m, alpha)
     below = crossing(method, 1 - unit, 1 - m, alpha)
-    low = scale.to_own(lower_bound(method, unit, alpha))
-    high = scale.to_own(1 - lower_bound(method, 1 - unit, alpha))
+    least, least_other = lower_bound(method, unit, alpha), lower_bound(method, 1 - unit, alpha)
+    low, high = scale.to_own(least), scale.to_own(1 - least_other)
     good, bad = (above, below) if scale.higher else (below, above)
+
+    def worse() -> bool:
+        end = 1 - least_other if scale.higher else least  # of the bad side
+        up = crossing(method, unit, end, alpha)
+        down = crossing(method, 1 - unit, least_other if scale.higher else 1 - least, alpha)
+        known, start = (up, down) if scale.higher else (down, up)
+        if known is None or start is None or known <= start or n - start < n_min:
+            return True
+        rest = unit[start:]
+        harm = (1 - rest, 1 - m) if scale.higher else (rest, m)
+        return (
+            lower_bound(method, rest, alpha) > 1 - lower_bound(method, 1 - rest, alpha)
+            or crossing(method, *harm, alpha) is not None
+        )
+
     return _finding(
-        scale, n, float(values.mean()), (low, high), (n_min if n >= n_min else None, good, bad)
+        scale,
+        n,
+        float(values.mean()),
+        (low, high),
+        (n_min if n >= n_min else None, good, bad),
+        worse,
     )
 
 
@@ -135,7 +158,8 @@ def of_two(  # noqa: PLR0917 - one stream after the other, then what is asked of
 
     moments = (fewer(ready), fewer(good), fewer(bad))
     difference = float(arm.values.mean() - baseline.values.mean())
-    return _finding(scale, min(n, m), difference, (least(n), most(n)), moments)
+    # Bounds of a difference also cross where the baseline became worse, so no start is forgiven.
+    return _finding(scale, min(n, m), difference, (least(n), most(n)), moments, lambda: True)
 
 
 def of_detector(values: FloatArray, scale: Scale, run_length: float, n_min: int) -> Finding:
@@ -177,21 +201,24 @@ def _first(n: int, holds: Callable[[int], bool]) -> int | None:
     return found
 
 
-def _finding(
+def _finding(  # noqa: PLR0917 - what is known, and what is only asked for where bounds cross
     scale: Scale,
     n: int,
     estimate: float,
     ends: tuple[float, float],
     moments: tuple[int | None, int | None, int | None],
+    worse: Callable[[], bool],
 ) -> Finding:
     """Ends that say exactly what was decided, whatever rounding did to them.
 
-    Where the sequence is empty its ends meet, on the bad side if it lies there, and nothing good
+    Where the sequence is empty its ends meet, on the bad side if they lie there, and nothing good
     was shown.
     """
     low, high = ends
     ready, good, bad = moments
     asked = scale.threshold
+    if low > high and bad is None and not worse():
+        low, high = (low, scale.high) if scale.higher else (scale.low, high)
     if scale.higher:
         low = max(low, asked) if good is not None else min(low, math.nextafter(asked, -math.inf))
         high = min(high, math.nextafter(asked, -math.inf)) if bad is not None else max(high, asked)

@@ -5,12 +5,14 @@ complete, and only a shadow sends one request to both arms. In exchange rows nee
 canary's arms must get their shares.
 
 A share of missing numbers or failures says little after three requests. So it makes the rows
-INVALID from `n_min` requests on, and holds the decision before.
+INVALID from `n_min` requests on, and holds the decision before. So does an arm without rows: of
+the first requests of a 5 % canary, most often none is the candidate's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -35,11 +37,17 @@ def check_live(inputs: Inputs, stage: Stage, rows: LiveRows) -> list[RuleResult]
     if not len(rows):
         return [_nothing_yet(stage)]
     looks = [entry(name, CHECKS[name](inputs)) for name in _AS_EVER]
+    looks.append(_arms(inputs, stage, rows))
     for name, check in _CHECKS.items():
         looks.append(entry(name, check(inputs, stage, rows)))
     for name, share in _SHARES.items():
         looks.append(_shared(name, share(inputs, stage, rows), inputs, stage))
     return looks
+
+
+def arm_awaited(checks: Iterable[RuleResult]) -> bool:
+    """Whether an arm has no rows as yet, so that no rule can say anything about it."""
+    return any(e.name == "integrity/arms" and e.outcome is Outcome.INSUFFICIENT for e in checks)
 
 
 def _nothing_yet(stage: Stage) -> RuleResult:
@@ -54,13 +62,28 @@ def _nothing_yet(stage: Stage) -> RuleResult:
     )
 
 
-def _arms(inputs: Inputs, stage: Stage, _: LiveRows) -> Problem:
-    keys, plan = inputs.survey.keys, inputs.plan
-    found = {keys.arms[place] for place in np.unique(keys.arm()).tolist()}
+def _arms(inputs: Inputs, stage: Stage, rows: LiveRows) -> RuleResult:
+    """An arm too many is wrong at once, one too few only once its absence is no chance.
+
+    In a canary the test of the sample ratio says when that is. Elsewhere every request should have
+    had a row of the arm, so `n_min` requests without one are enough.
+    """
+    plan, own = inputs.plan, Counter(rows.texts["arm"].tolist())
     wanted = plan.candidates if stage.name == "watch" else [plan.baseline, *plan.candidates]
     known = {arm.name for arm in plan.arms} if stage.name != "canary" else set(wanted)
     # Arms beside those compared are measured in other stages; in a canary they would get traffic.
-    return exactly("arm", wanted, found - (known - set(wanted)))
+    found = set(own) - (known - set(wanted))
+    requests = max(own.values())
+    if found <= set(wanted) and (stage.name == "canary" or requests < stage.n_min):
+        return _held("arms", _without(stage, wanted, found), requests)
+    return entry("arms", exactly("arm", wanted, found))
+
+
+def _without(stage: Stage, wanted: list[str], found: set[str]) -> Problem:
+    missing = sorted(set(wanted) - found)
+    if not missing:
+        return None
+    return f"no rows of arm {some(missing)} yet", f"let {stage.name} go on until it has rows"
 
 
 def _sampling(inputs: Inputs, _stage: Stage, _rows: LiveRows) -> Problem:
@@ -114,7 +137,6 @@ def _sample_ratio(inputs: Inputs, stage: Stage, rows: LiveRows) -> Problem:
 
 
 _CHECKS: dict[str, Callable[[Inputs, Stage, LiveRows], Problem]] = {
-    "arms": _arms,
     "sampling": _sampling,
     "same_inputs": _same_inputs,
     "in_time": _in_time,
@@ -189,5 +211,10 @@ def _shared(name: str, found: Share, inputs: Inputs, stage: Stage) -> RuleResult
     )
     if total >= stage.n_min:
         return entry(name, problem)
+    return _held(name, problem, total)
+
+
+def _held(name: str, problem: Problem, n: int) -> RuleResult:
+    """The entry of a check whose problem may be chance after so few requests."""
     early = entry(name, problem)
-    return early.model_copy(update={"outcome": Outcome.INSUFFICIENT, "n": total})
+    return early.model_copy(update={"outcome": Outcome.INSUFFICIENT, "n": n}) if problem else early

@@ -4,7 +4,7 @@ A primary metric passes once its whole sequence is on the good side of its margi
 provided. Any metric fails once all of it is on the bad side, however few units that took. A
 guardrail below `n_min` holds the decision; one of a stratum is only reported then. What is decided
 stays decided, since the sequences never widen; but for a sequence that ends up empty, because what
-is measured has changed: then nothing good counts as shown.
+is measured has become worse: then nothing good counts as shown.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class _Judge:
         if outcome is Outcome.INSUFFICIENT:
             return f"too little data, {self._stage.n_min} {self._stage.unit}s are needed"
         if found.empty:
-            return "no common mean fits, it has changed on the way,"
+            return "no common mean fits, it has become worse on the way,"
         return "not decided, budget spent" if spent else "not decided yet, goes on"
 
     def _remedy(
@@ -161,7 +161,7 @@ class _Judge:
         if outcome not in (Outcome.INSUFFICIENT, Outcome.UNDECIDED):
             return None
         if found.empty:
-            return f"find out what changed {metric.name} on the way, and measure anew"
+            return f"find out what made {metric.name} worse on the way, and measure anew"
         if scope.spent:
             return (
                 f"{metric.name} was not shown with what {self._stage.name} may read: stay with the "

@@ -31,6 +31,9 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 }
 """Columns without which a successful request cannot have the metric."""
 
+_OF_STEPS = {"steps", "drafted", "accepted"}
+"""Columns that count what was drafted."""
+
 
 def row_values(metric: PlanMetric, rows: LiveRows) -> FloatArray:
     """The metric's value of each request, float [n]; NaN where it has none.
@@ -70,7 +73,8 @@ def lacking(metrics: Sequence[PlanMetric], rows: LiveRows, candidate: str) -> Bo
     """Successful requests without a number that a metric with a say needs of them, [n].
 
     Of arms other than the candidate only what is compared is needed: a plainly decoding engine does
-    not count its steps.
+    not count its steps. A reply that ended before anything was drafted has no steps to count: there
+    nothing is missing.
     """
     own, compared = (
         {
@@ -82,8 +86,17 @@ def lacking(metrics: Sequence[PlanMetric], rows: LiveRows, candidate: str) -> Bo
         for transforms in (("none", "indicator", "difference"), ("difference",))
     )
     judged = np.asarray(rows.texts["arm"] == candidate, dtype=np.bool_)
+    drafted = ~_undrafted(rows)
     found = np.zeros(len(rows), dtype=np.bool_)
     for needed, whose in ((own, judged), (compared, ~judged)):
         for name in needed:
-            found |= whose & np.isnan(rows.numbers[name])
+            owed = whose & drafted if name in _OF_STEPS else whose
+            found |= owed & np.isnan(rows.numbers[name])
     return found & ~rows.failed
+
+
+def _undrafted(rows: LiveRows) -> BoolArray:
+    """Replies without a draft step, [n]: counted as such, or over with their first token."""
+    steps = rows.numbers["steps"]
+    alone = np.isnan(steps) & (rows.numbers["output_tokens"] == 1)
+    return np.asarray((steps == 0) | alone, dtype=np.bool_)

@@ -45,6 +45,8 @@ class Losslessness(Rule):
             return Outcome.INVALID, reason, f"run the audit at alpha {self.alpha:g}"
         trusted = _control(_word(audit, control), control)
         own = _arm(_word(audit, self.arm), self.arm)
+        if own[0] is not Outcome.INVALID and (fault := _planted(audit, self.arm)) is not None:
+            own = _on_purpose(self.arm, fault, seen=own[0] is Outcome.FAIL)
         if Outcome.INVALID in (trusted[0], own[0]):
             return trusted if trusted[0] is Outcome.INVALID else own
         if own[0] is not Outcome.PASS or trusted[0] is not Outcome.PASS:
@@ -82,6 +84,24 @@ def _arm(word: str | None, arm: str) -> Finding:
         remedy = "find the faulty step in this arm's decoding; speed means nothing before that"
         return Outcome.FAIL, reason, remedy
     return Outcome.INVALID, f"the audit says nothing about arm {arm}", _AGAIN
+
+
+def _planted(audit: Mapping[str, object], arm: str) -> str | None:
+    """The fault that was planted in an arm to try the gate; None in every real run."""
+    planted = audit.get("planted_faults")
+    fault = planted.get(arm) if isinstance(planted, Mapping) else planted
+    return None if fault is None else str(fault)
+
+
+def _on_purpose(arm: str, fault: str, *, seen: bool) -> Finding:
+    """An arm with a planted fault is wrong, also where the audit did not see it."""
+    found = (
+        f"the audit found that {arm} does not reproduce the target's distribution"
+        if seen
+        else f"the audit did not find it in {arm}"
+    )
+    reason = f"the fault '{fault}' was planted in arm {arm} on purpose, and {found}"
+    return Outcome.FAIL, reason, "set decoding.planted_fault to none and run again"
 
 
 def _unread(audit: Mapping[str, object], arm: str) -> Finding | None:

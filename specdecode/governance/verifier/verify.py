@@ -465,13 +465,16 @@ def gaps(plan: Any, rows: list[Row]) -> list[str]:
 
 def differing(rows: list[Row]) -> set[str]:
     """Prompts on which the arms had other tokens, settings or labels."""
-    seen: dict[tuple[str, str], Any] = {}
+    seen: dict[Any, Any] = {}
     found = set()
     for row in rows:
         asked = sorted((k, json.dumps(v)) for k, v in row["sampling"].items() if k != "seed")
         labels = [row["category"], row["difficulty"], row["language"]]
-        own = [row.get("prompt_token_ids"), asked, labels]
-        if seen.setdefault((row["prompt_id"], setting(row)), own) != own:
+        request, tokens = (row["prompt_id"], setting(row)), row.get("prompt_token_ids")
+        own: dict[str, Any] = {"saw": [asked, labels]}
+        if row["error"] is None or tokens is not None:  # of a failure they may be unknown
+            own["prompt"] = tokens
+        if any(seen.setdefault((request, name), each) != each for name, each in own.items()):
             found.add(row["prompt_id"])
     return found
 
@@ -807,6 +810,8 @@ def lossless(rule: Any, bundle: Bundle) -> str:
     own, trusted = arms[arm]["verdict"], arms[control]["verdict"]
     if trusted == "biased":
         return "invalid"
+    if arm in audit.get("planted_faults", {}):
+        return "fail"
     if own != "lossless":
         return "fail" if own == "biased" else "undecided"
     sampled = any(setting(row) == "sampled" or not greedy(row)
@@ -925,13 +930,19 @@ def alarm_level(plan: Any, stage: Any) -> float:
 
 
 def lacks(row: Row, plan: Any, metrics: Iterable[Any]) -> bool:
-    """Whether a successful request lacks a number that a metric with a say needs of its arm."""
+    """Whether a successful request lacks a number that a metric with a say needs of its arm.
+
+    A reply that was over before anything was drafted has no steps to count.
+    """
+    alone = row["steps"] is None and row["output_tokens"] == 1
+    undrafted = ("steps", "drafted", "accepted") if alone or row["steps"] == 0 else ()
     ours = row["arm"] == candidate_of(plan)
     needed = {
         field
         for metric in metrics
         if metric["role"] != "secondary" and (ours or metric["transform"] == "difference")
         for field in NEEDED.get(metric["name"], ())
+        if field not in undrafted
     }
     return row["error"] is None and any(row[field] is None for field in needed)
 
@@ -997,7 +1008,8 @@ def live_integrity(bundle: Bundle) -> tuple[dict[str, str], set[str]]:
     plan, stage, rows = bundle.plan, bundle.live, bundle.rows
     own = {name: text for name, text in integrity(bundle).items() if name not in
            ("arms", "sampling", "same_inputs", "missing", "baseline_works")}  # fmt: skip
-    found, pair = {row["arm"] for row in rows}, {baseline_of(plan), candidate_of(plan)}
+    arms = Counter(row["arm"] for row in rows)
+    found, pair = set(arms), {baseline_of(plan), candidate_of(plan)}
     wanted = {candidate_of(plan)} if stage["name"] == "watch" else pair
     known = wanted if stage["name"] == "canary" else {arm["name"] for arm in plan["arms"]}
     misnamed = (row["request_id"] for row in rows if setting(row) in ("greedy", "sampled")
@@ -1018,7 +1030,8 @@ def live_integrity(bundle: Bundle) -> tuple[dict[str, str], set[str]]:
         "missing": live_gaps(plan, stage, rows),
         "baseline_works": (sum(row["error"] is not None for row in base), max(1, len(base))),
     }
-    holding = set()
+    early = stage["name"] == "canary" or max(arms.values()) < stage["n_min"]
+    holding = {"arms"} if own["arms"] and found <= known and early else set()
     for name, (wrong, total) in shares.items():
         too_many = wrong / total > plan["missing_data"]["max_missing_share"]
         own[name] = f"{wrong} of {total} requests" if too_many else ""
@@ -1237,7 +1250,7 @@ def live_outcome(role: str, entry: Any, n_min: int, higher: bool) -> str:
         return "fail"
     if entry["n"] < n_min:
         return "insufficient"
-    if low is not None and low == high:  # no common mean fits: it has changed on the way
+    if low is not None and low == high:  # no common mean fits: it has become worse
         return "undecided"
     return "pass" if good or role == "guardrail" else "undecided"
 
@@ -1645,8 +1658,13 @@ def check_rules(bundle: Bundle) -> str:
     if any(e["role"] == "integrity" and e["outcome"] == "invalid" for e in verdict):
         need({e["outcome"] for e in entries} == {"not_evaluated"}, "rules judged on invalid rows")
         return f"{len(rules)} rules were rightly not evaluated"
+    awaited = bundle.live and "arms" in live_integrity(bundle)[1]
     for rule in rules:
         own = [entry for entry in entries if entry["name"] == rule["name"]]
+        if awaited:
+            told = some({entry["outcome"] for entry in own} - {"not_evaluated"})
+            need(not told, f"{rule['name']}: '{told}', but an arm has no rows yet")
+            continue
         if rule["kind"] != "losslessness" and own[0]["outcome"] == "invalid":
             continue  # it could not be computed, which makes the whole verdict INVALID
         try:

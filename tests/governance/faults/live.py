@@ -73,6 +73,8 @@ SHADOWED, BOTH, ALONE = shown(shadow), shown(canary), shown(watch)
 FAULTS = (
     LiveFault("arms", "canary", "traffic for an arm that the plan does not release",
               "for the two compared", but(canary, 7, arm="token", drafted=30), BOTH),
+    LiveFault("arms", "watch", "none of many requests was answered by the released arm",
+              "all were", lambda: [r | {"arm": "plain", "drafted": 0} for r in watch(400)], ALONE),
     LiveFault("sampling", "shadow", "a request of the setting sampled decoded greedily",
               "with sampling",
               lambda: [r | (GREEDILY if i < 2 else {}) for i, r in enumerate(shadow(400))],

@@ -38,6 +38,12 @@ WASTE = ERROR_METRIC | {
     "bounds": {"low": 0, "high": 6},
     "margin": 3.0,
 }
+ACCEPTANCE = ERROR_METRIC | {
+    "name": "mean_acceptance_length",
+    "direction": "higher",
+    "bounds": {"low": 1, "high": 4},
+    "margin": 1.5,
+}
 METRICS = (ERRORS, LATENCY, QUALITY, WASTE)
 
 SHADOW = OFFLINE | {

@@ -92,6 +92,42 @@ def test_a_share_that_is_not_the_declared_one_is_invalid(share):
     assert "in step 0.5 block got" in verdict.reasons[0]
 
 
+def of_one_arm(n, arm, step):
+    return [row(i, arm, "canary", profile=f"{step:g}") for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("arm", "step", "chance", "certain"),
+    [("plain", 0.05, 200, 300), ("plain", 0.5, 45, 60), ("block", 0.05, 5, 20)],
+)
+def test_an_arm_without_rows_is_awaited_until_its_share_makes_that_improbable(
+    arm, step, chance, certain
+):
+    plan = live_plan(CANARY | {"steps": [0.05, 0.5], "rules": ["block-lossless"]})
+    early, late = (judged(plan, "canary", of_one_arm(n, arm, step)) for n in (chance, certain))
+
+    assert early.status is Status.INCONCLUSIVE
+    awaited = entry(early, "integrity/arms")
+    assert (awaited.outcome, awaited.n) == (Outcome.INSUFFICIENT, chance)
+    assert awaited.remedy == "let canary go on until it has rows"
+    assert entry(early, "block-lossless").outcome is Outcome.NOT_EVALUATED
+    assert late.status is Status.INVALID
+    assert entry(late, "integrity/sample_ratio").outcome is Outcome.INVALID
+
+
+def test_harm_is_seen_though_the_other_arm_has_no_rows_yet():
+    failed = [each | {"error": "planted"} for each in of_one_arm(12, "block", 0.5)]
+
+    assert judged(PLAN, "canary", failed).status is Status.NO_GO
+
+
+def test_an_arm_that_the_plan_does_not_have_is_wrong_at_once_whatever_is_awaited():
+    rows = [*of_one_arm(3, "plain", 0.5), row(3, "other", "canary", profile="0.5")]
+    verdict = judged(PLAN, "canary", rows)
+
+    assert entry(verdict, "integrity/arms").outcome is Outcome.INVALID
+
+
 def test_numbers_that_one_arm_loses_more_often_are_invalid_though_shares_hold():
     rows = [
         each | ({"e2e_s": None} if each["arm"] == "block" and index % 3 == 0 else {})

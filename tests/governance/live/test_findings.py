@@ -100,3 +100,75 @@ def test_where_no_common_mean_fits_nothing_good_was_shown():
     assert after.empty
     assert outcome_of("primary", after) == outcome_of("guardrail", after)
     assert outcome_of("primary", after) == (Outcome.UNDECIDED, None)
+
+
+COLD = {"betting": 2, "empirical-bernstein": 8, "beta-binomial": 1}
+"""Late requests at the start that set a bound and show no harm yet."""
+
+
+def one(method, values, higher, asked=0.5, n_min=300):
+    values = np.concatenate(values)
+    if not higher:
+        values, asked = 1 - values, 1 - asked
+    return of_one(method, values, Scale(0, 1, asked, higher), 0.05, n_min)
+
+
+@pytest.mark.parametrize("method", list(COLD))
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_cold_start_is_no_change_for_the_worse(method, higher):
+    start = np.zeros(COLD[method])
+    at_first = one(method, [start], higher)
+    found = one(method, [start, np.ones(4000)], higher)
+
+    assert at_first.bad_at is None
+    set_then = at_first.high if higher else 1 - at_first.low
+    shown_later = found.low if higher else 1 - found.high
+    assert set_then < shown_later  # no common mean fits
+    assert not found.empty
+    assert (found.high if higher else found.low) == float(higher)
+    assert outcome_of("primary", found)[0] is Outcome.PASS
+    assert outcome_of("guardrail", found) == (Outcome.PASS, None)
+
+
+@pytest.mark.parametrize("method", ["betting", "beta-binomial"])
+@pytest.mark.parametrize("higher", [True, False])
+def test_what_becomes_worse_after_a_cold_start_is_a_change_for_the_worse(method, higher):
+    found = one(method, [np.zeros(3), np.ones(4000), np.zeros(1200)], higher)
+
+    assert found.bad_at is None
+    assert found.empty
+    assert outcome_of("primary", found) == (Outcome.UNDECIDED, None)
+
+
+def test_a_cold_start_is_forgiven_after_enough_units_only():
+    values = [np.zeros(1), np.ones(400)]
+    assert one("beta-binomial", values, higher=True, n_min=401).empty
+    assert not one("beta-binomial", values, higher=True, n_min=400).empty
+
+
+def test_a_dip_after_a_good_beginning_is_not_forgiven_though_all_is_well_again():
+    """What was known to be good first has become worse on the way, whatever came after that."""
+    found = one("betting", [np.ones(400), np.zeros(1000), np.ones(600)], higher=True, asked=0.1)
+    assert found.bad_at is None
+    assert found.empty
+
+
+def test_harm_among_the_units_after_a_cold_start_is_not_forgiven():
+    """Good throughout again at the end, but for a while it was not."""
+    later = [np.ones(300), np.zeros(600), np.ones(6000)]
+    found = one("betting", [np.zeros(2), *later], higher=True)
+    assert found.bad_at is not None or found.empty
+
+
+def test_a_mean_that_rises_all_the_time_is_held_and_soon_judged():
+    rising = np.linspace(0.6, 1.0, 20_000)
+    assert one("betting", [rising], higher=True).empty
+
+
+def test_of_two_arms_no_start_is_forgiven():
+    """The bounds of a difference cross where the baseline gets worse, too."""
+    arm = Stream(np.append(np.zeros(6), np.ones(3000)), np.arange(3006))
+    base = Stream(np.full(3006, 0.5), np.arange(3006))
+    found = of_two("betting", arm, base, (0.0, 1.0), Scale(-1, 1, -0.3, higher=True), 0.05, 10)
+
+    assert (found.bad_at, found.empty) == (None, True)

@@ -71,6 +71,29 @@ def test_a_failed_request_is_a_failure_and_too_late_and_nowhere_dropped_unseen()
     assert "2 failed and have no value here" in quality.reason
 
 
+@pytest.mark.parametrize("arm", ["plain", "block"])
+def test_an_arm_without_rows_is_awaited_below_n_min_and_wrong_from_there_on(arm):
+    rows = [each for each in shadow(50) if each["arm"] == arm]
+    early, late = (entry(judged(PLAN, "shadow", own), "integrity/arms") for own in (rows[1:], rows))
+
+    assert (early.outcome, early.n) == (Outcome.INSUFFICIENT, 49)
+    assert late.outcome is Outcome.INVALID
+    assert judged(PLAN, "shadow", rows[1:]).status is Status.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_failure_whose_prompt_nobody_learned_is_harm_and_no_other_input(order):
+    rows = [each | {"prompt_token_ids": None if each["error"] else [1, 2]}
+            for each in shadow(200, failing(0.3))]  # fmt: skip
+    verdict = judged(PLAN, "shadow", rows[::order])
+    works = next(i for i in range(0, len(rows), 2) if rows[i + 1]["error"] is None)
+    unknown = [r | ({"prompt_token_ids": None} if i == works else {}) for i, r in enumerate(rows)]
+
+    assert entry(verdict, "integrity/same_inputs").outcome is Outcome.PASS
+    assert verdict.status is Status.NO_GO
+    assert judged(PLAN, "shadow", unknown[::order]).status is Status.INVALID
+
+
 def test_a_fail_at_some_look_is_a_fail_at_every_later_one():
     rows = shadow(150, failing(0.3)) + [
         row(index, arm, "shadow") for index in range(150, 400) for arm in ("plain", "block")

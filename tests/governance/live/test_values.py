@@ -12,7 +12,7 @@ from specdecode.governance.plan_metrics import PlanMetric
 from specdecode.governance.tables import as_rows
 from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.source import TableSource
-from tests.governance.live.streams import ERRORS, LATENCY, QUALITY, WASTE, row
+from tests.governance.live.streams import ACCEPTANCE, ERRORS, LATENCY, QUALITY, WASTE, row
 
 
 def read(*rows):
@@ -73,6 +73,25 @@ def test_of_the_other_arm_only_what_is_compared_is_needed_and_nothing_for_report
     assert lacking([alone], rows, "block").tolist() == [False, True]
     assert lacking([compared], rows, "block").tolist() == [True, True]
     assert not lacking([reported], rows, "block").any()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "lacks"),
+    [
+        ({"steps": 0, "accepted": None, "drafted": None}, False),
+        ({"steps": None, "accepted": None, "drafted": None, "output_tokens": 1}, False),
+        ({"steps": None, "accepted": None, "drafted": None, "output_tokens": 2}, True),
+        ({"steps": None, "accepted": None, "drafted": None, "output_tokens": None}, True),
+        ({"steps": 1, "accepted": None, "output_tokens": 1}, True),
+        ({"steps": None, "output_tokens": 1, "e2e_s": None}, True),
+    ],
+)
+def test_a_reply_that_ended_before_anything_was_drafted_has_no_acceptance_to_lack(numbers, lacks):
+    metrics = [PlanMetric.model_validate(each) for each in (ACCEPTANCE, LATENCY)]
+    rows = read(row(0, "block", "watch", **numbers))
+
+    assert lacking(metrics, rows, "block").tolist() == [lacks]
+    assert np.isnan(row_values(metrics[0], rows)[0]) or not lacks
 
 
 def test_every_metric_says_what_it_needs_and_its_formula_reads_nothing_else():

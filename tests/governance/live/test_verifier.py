@@ -16,7 +16,9 @@ from specdecode.statistics.sample_ratio import sample_ratio_test
 from tests.governance.bundles import case, edited, repacked
 from tests.governance.keys import ADA
 from tests.governance.live.streams import (
+    ACCEPTANCE,
     CANARY,
+    ERRORS,
     SHADOW,
     START,
     WATCH,
@@ -70,6 +72,14 @@ NINETIETH = [place for place, each in enumerate(CANARIES) if each["arm"] == "blo
 AWAITING = CANARIES[: NINETIETH + 1] + [
     each for each in CANARIES[NINETIETH:][:40] if each["arm"] == "plain"
 ]
+ACCEPTING = live_plan(
+    WATCH | {"metrics": ["error_rate", "mean_acceptance_length"]}, metrics=(ERRORS, ACCEPTANCE)
+)
+UNDRAFTED = {"output_tokens": 1, "steps": None, "drafted": None, "accepted": None}
+FIRST_TOKENS = [
+    each | {"accepted": 10} | (UNDRAFTED if index % 4 == 0 else {})
+    for index, each in enumerate(watch(200))
+]
 
 STAGES = {
     "canary, conversations": (live_plan(TALKED), "canary", TALKS),
@@ -93,6 +103,20 @@ STAGES = {
     "canary, rates": (live_plan(CANARY | {"method": "beta-binomial"}), "canary", canary(900)),
     "canary, one arm": (
         live_plan(), "canary", [each for each in canary(200) if each["arm"] == "block"]),
+    "canary, one arm as yet": (
+        live_plan(CANARY | LOSSLESS), "canary",
+        [each for each in canary(40, share=0.2) if each["arm"] == "plain"]),
+    "shadow, one arm as yet": (
+        live_plan(SHADOW | LOSSLESS), "shadow",
+        [each for each in shadow(40) if each["arm"] == "plain"]),
+    "shadow, one arm": (
+        live_plan(), "shadow", [each for each in shadow(50) if each["arm"] == "block"]),
+    "watch, another arm": (live_plan(), "watch", [e | {"arm": "plain"} for e in watch(20)]),
+    "watch, over with the first token": (ACCEPTING, "watch", FIRST_TOKENS),
+    "shadow, failures of unknown prompts": (
+        live_plan(), "shadow",
+        [each | {"prompt_token_ids": None if each["error"] else [1, 2]}
+         for each in shadow(200, failing(0.3))]),
     "watch": (live_plan(), "watch", watch(200)),
     "watch, alarm": (live_plan(), "watch", watch(200, failing(0.4))),
     "watch, few": (live_plan(), "watch", watch(20)),
@@ -179,6 +203,15 @@ TAMPERED = {
     "a gap that holds": (
         "shadow, few with a gap", lambda v: at(v, "integrity/missing").update(outcome="pass"),
         "missing is not in order: 1 of 12"),
+    "an arm without rows": (
+        "canary, one arm as yet", lambda v: at(v, "integrity/arms").update(outcome="pass"),
+        "arms is not in order: block"),
+    "an arm that is no longer awaited": (
+        "shadow, one arm", lambda v: at(v, "integrity/arms").update(outcome="insufficient"),
+        "arms is not in order: plain"),
+    "the audit's word on an arm without rows": (
+        "canary, one arm as yet", lambda v: at(v, "block-lossless").update(outcome="pass"),
+        "block-lossless: 'pass', but an arm has no rows yet"),
     "the status": ("watch, few", lambda v: v.update(status="GO"),
                    "GO, where the outcomes give INCONCLUSIVE"),
 }  # fmt: skip
