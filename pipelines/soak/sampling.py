@@ -61,6 +61,19 @@ class Sample:
         return self.running == 0 and self.waiting == 0 and self.connections <= 1
 
 
+def is_closing(process: psutil.Process) -> bool:
+    """Whether it holds a connection of which one end is closed and the other is not.
+
+    Args:
+        process: the server.
+
+    Raises:
+        psutil.Error: it has ended.
+    """
+    whole = (psutil.CONN_LISTEN, psutil.CONN_ESTABLISHED)
+    return any(each.status not in whole for each in process.net_connections("tcp"))
+
+
 class Sampler:
     """Samples a server in threads of its own, from `__enter__` to `__exit__`.
 
@@ -121,17 +134,24 @@ class Sampler:
         )  # fmt: skip
 
     def idle(self, patience_s: float = 90.0) -> Sample | None:
-        """A sample of the idle server, as soon as it is; None if it does not become so."""
+        """A sample of the idle server, as soon as it is; None if it does not become so.
+
+        Connections whose client has left are waited for: where the machine is busy, the server
+        closes its end a moment later. One that it never closes is in the sample, as an open file.
+        """
         end = time.monotonic() + patience_s
+        found: Sample | None = None
         while time.monotonic() < end:
+            told = self._told()
             try:
-                found = self.sample(self._told())
+                closing, now = is_closing(self._process), self.sample(told)
             except psutil.Error:
                 return None
-            if found.is_idle:
-                return found
+            found = now if now.is_idle else found
+            if now.is_idle and not closing:
+                break
             time.sleep(0.2)
-        return None
+        return found
 
     def _told(self) -> dict[str, float]:
         try:

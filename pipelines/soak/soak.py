@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,18 @@ from pipelines.soak.misbehave import CLIENTS, Misbehaviour, burst
 from pipelines.soak.picture import draw
 from pipelines.soak.rule import MB, Check, Rule, Series, judge, slope_mb_per_hour
 from pipelines.soak.sampling import Sample, Sampler
-from pipelines.soak.served import PROGRAM, Served, served
 from specdecode.durable import written_whole
 from specdecode.errors import ConfigError
 from specdecode.workload.load import LoadSpec, run_load
 from specdecode.workload.load.faults import TOO_MANY
+from specdecode.workload.server_process import PROGRAM, ServerProcess, own_server
 
 SCHEMA = "specdecode.soak/1"
 PLAN, REPORT, PICTURE, SAMPLES = "plan.json", "soak.json", "soak.png", "samples.jsonl"
+LOG, MODEL = "server.log", "soaked"
 SLOTS, QUEUE, MAX_BODY = 8, 32, 256 * 1024
 _MAX_TOKENS, _INPUT_TOKENS = 32, 48
+_STOP_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Plan:
     def options(self) -> list[str]:
         """Of `specdecode serve`."""
         limits = ["--slots", str(SLOTS), "--queue", str(QUEUE), "--max-body-bytes", str(MAX_BODY)]
-        return ["--target", self.target, "--draft", self.draft, *limits]
+        model = ["--target", self.target, "--draft", self.draft, "--served-model-name", MODEL]
+        return [*model, *limits]
 
 
 def run_soak(plan: Plan, folder: Path, program: Sequence[str] = PROGRAM) -> dict[str, Any]:
@@ -84,12 +87,13 @@ def run_soak(plan: Plan, folder: Path, program: Sequence[str] = PROGRAM) -> dict
     told = {"schema": SCHEMA, "plan": asdict(plan), "machine": describe(None)}
     _write(folder / PLAN, told)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    with served(plan.options, folder, program=program) as server:
+    command = replace(own_server(*plan.options, program=program), stop_s=_STOP_S)
+    with ServerProcess(command, folder / LOG) as server:
         world = Misbehaviour(
-            server.url, server.model, crowd=2 * (SLOTS + QUEUE), oversized=2 * MAX_BODY,
+            server.url, MODEL, crowd=2 * (SLOTS + QUEUE), oversized=2 * MAX_BODY,
             max_tokens=_MAX_TOKENS, burst_every_s=max(2.0, plan.seconds / 40), seed=plan.seed,
         )  # fmt: skip
-        sampler = Sampler(server.process.pid, server.url, plan.every_s, folder / SAMPLES)
+        sampler = Sampler(server.pid, server.url, plan.every_s, folder / SAMPLES)
         before = _settle(plan, server, world, sampler, folder)
         with sampler, world:
             load = run_load(_load(plan, server), folder / "load").summary
@@ -128,7 +132,7 @@ def run_soak(plan: Plan, folder: Path, program: Sequence[str] = PROGRAM) -> dict
 
 
 def _settle(
-    plan: Plan, server: Served, world: Misbehaviour, sampler: Sampler, folder: Path
+    plan: Plan, server: ServerProcess, world: Misbehaviour, sampler: Sampler, folder: Path
 ) -> Sample | None:
     """Everything once, so that what is made on first use is there; then the idle server."""
     spec = _load(plan, server).model_copy(
@@ -140,11 +144,11 @@ def _settle(
     return sampler.idle()
 
 
-def _load(plan: Plan, server: Served) -> LoadSpec:
+def _load(plan: Plan, server: ServerProcess) -> LoadSpec:
     return LoadSpec(
         url=server.url,
         api="completions",
-        model=server.model,
+        model=MODEL,
         arrivals="closed",
         concurrency=plan.concurrency,
         duration_s=plan.seconds,
@@ -158,7 +162,7 @@ def _load(plan: Plan, server: Served) -> LoadSpec:
     )
 
 
-def _end(server: Served) -> Check:
+def _end(server: ServerProcess) -> Check:
     """Whether the server is well to its end: it answers, stops in good order, logged no error."""
     try:
         healthy = httpx.get(server.url + "/health", timeout=30, trust_env=False).status_code == 200

@@ -1,9 +1,9 @@
-"""A load run on the terminal while it goes on; nothing in a pipe."""
+"""A load run while it goes on: drawn on a terminal, a line now and then in a pipe."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -13,17 +13,25 @@ from rich.table import Table
 from rich.text import Text
 
 from specdecode.cli.console import number
+from specdecode.cli.log_lines import told_in_lines
 
 if TYPE_CHECKING:
     from specdecode.workload.load.progress import Progress
     from specdecode.workload.load.run import Show
 
 
-def show_progress(console: Console) -> Show:
-    """A way to show progress: drawn four times a second on a terminal, else not at all."""
+def show_progress(console: Console, what: str) -> Show:
+    """A way to show progress: drawn four times a second on a terminal, else in lines.
+
+    Args:
+        console: to show it on.
+        what: is done, for a log.
+    """
 
     def show(progress: Progress) -> AbstractContextManager[None]:
-        return _live(progress, console) if console.is_terminal else nullcontext()
+        if console.is_terminal:
+            return _live(progress, console)
+        return told_in_lines(console, "load", what, lambda: progress_line(progress))
 
     return show
 
@@ -40,22 +48,39 @@ def _live(progress: Progress, console: Console) -> Iterator[None]:
         yield
 
 
+def progress_line(progress: Progress) -> str:
+    """Counts of the run so far, in one line."""
+    return (
+        f"{max(0.0, progress.now_s):.0f} s, {progress.phase}: {_sent(progress)}; "
+        f"{progress.ok} ok, {progress.cancelled} cancelled, {_failed(progress)} failed, "
+        f"{progress.tokens} tokens"
+    )
+
+
 def progress_table(progress: Progress) -> Table:
     """Counts of the run so far."""
     table = Table.grid(padding=(0, 2))
-    planned = "" if progress.total is None else f" of {progress.total}"
-    failed = ", ".join(f"{n} {kind}" for kind, n in sorted(dict(progress.failed).items()))
     for name, value in (
         (progress.phase, f"{max(0.0, progress.now_s):.0f} s"),
-        ("sent", f"{progress.sent}{planned}, {progress.in_flight} in flight"),
+        ("sent", _sent(progress).removeprefix("sent ")),
         ("done", f"{progress.ok} ok, {progress.cancelled} cancelled, {progress.tokens} tokens"),
-        ("failed", failed or "0"),
+        ("failed", _failed(progress)),
         ("TTFT, median of the last", _median(progress.recent_ttft_s)),
         ("TPOT, median of the last", _median(progress.recent_tpot_s)),
         ("client lag, worst of the last", _worst(progress.recent_lag_s)),
     ):
         table.add_row(Text(name, style="dim"), Text(value))
     return table
+
+
+def _sent(progress: Progress) -> str:
+    planned = "" if progress.total is None else f" of {progress.total}"
+    return f"sent {progress.sent}{planned}, {progress.in_flight} in flight"
+
+
+def _failed(progress: Progress) -> str:
+    kinds = sorted(dict(progress.failed).items())  # a copy: the run goes on meanwhile
+    return ", ".join(f"{n} {kind}" for kind, n in kinds) or "0"
 
 
 def _median(values: Iterable[float]) -> str:

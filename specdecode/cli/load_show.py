@@ -139,24 +139,27 @@ def _differences(engine: Mapping[str, Any]) -> list[str]:
 
 def _machine(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     used = summary["resources"]
-    parts = []
-    for name, label, scale, unit in (
-        ("machine_cpu_percent", "machine CPU", 1.0, " %"),
-        ("server_cpu_percent", "server CPU", 1.0, " % of a core"),
-        ("server_rss_bytes", "server memory", 2**-20, " MiB"),
-        ("client_cpu_percent", "client CPU", 1.0, " % of a core"),
-    ):
-        parts.append(f"{label} {_mean_and_max(used.get(name), scale, unit)}")
-    gpus = used["gpus"]
-    if isinstance(gpus, str):
-        parts.append(f"GPU {gpus}")
-    else:
-        parts.extend(
-            f"GPU {place} {_mean_and_max(gpu['utilisation_percent'], 1.0, ' %')}, memory "
-            f"{_mean_and_max(gpu['memory_bytes'], 2**-20, ' MiB')}"
-            for place, gpu in enumerate(gpus)
+    processor = [
+        f"{who} {_mean_and_max(used.get(name), 1.0, unit)}"
+        for who, name, unit in (
+            ("machine", "machine_cpu_percent", " %"),
+            ("server", "server_cpu_percent", " % of a core"),
+            ("client", "client_cpu_percent", " % of a core"),
         )
-    return [(f"use of {used['scope']}", "; ".join(parts)), ("energy", _energy(summary))]
+    ]
+    gpus = used["gpus"]
+    return [
+        ("use of", used["scope"]),
+        ("processor", "; ".join(processor)),
+        ("server memory", _mean_and_max(used.get("server_rss_bytes"), 2**-20, " MiB")),
+        *([("GPU", gpus)] if isinstance(gpus, str) else map(_gpu, range(len(gpus)), gpus)),
+        ("energy", _energy(summary)),
+    ]
+
+
+def _gpu(place: int, gpu: Mapping[str, Any]) -> tuple[str, str]:
+    used = _mean_and_max(gpu["utilisation_percent"], 1.0, " %")
+    return f"GPU {place}", f"{used}, memory {_mean_and_max(gpu['memory_bytes'], 2**-20, ' MiB')}"
 
 
 def _mean_and_max(found: Any, scale: float, unit: str) -> str:

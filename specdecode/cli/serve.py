@@ -13,7 +13,7 @@ import typer
 from specdecode.cli.console import JsonFlag, emit_json, stderr
 from specdecode.cli.quiet import no_progress_in_a_pipe
 from specdecode.cli.target import DEFAULT_TARGET, find_target
-from specdecode.errors import ConfigError, EngineError
+from specdecode.errors import EngineError
 
 _NO_DRAFT = "none"
 _DEFAULT_LENGTH = 4
@@ -53,32 +53,37 @@ def serve_command(
         str, typer.Option(help="What clients ask for; the target's name when not given.")
     ] = "",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="SPECDECODE_API_KEY", help="Bearer token that /v1 asks for."),
     ] = None,
     slots: Annotated[
-        int, typer.Option(help="Most replies decoded together.", rich_help_panel=_LIMITS)
+        int, typer.Option(help="Most replies decoded together.", rich_help_panel=_LIMITS, min=1)
     ] = 8,
     queue: Annotated[
-        int, typer.Option(help="Most replies that wait.", rich_help_panel=_LIMITS)
+        int, typer.Option(help="Most replies that wait.", rich_help_panel=_LIMITS, min=1)
     ] = 64,
     prefill_chunk: Annotated[
         int,
         typer.Option(
-            help="Most prompt tokens of newcomers read between two steps.", rich_help_panel=_LIMITS
+            help="Most prompt tokens of newcomers read between two steps.",
+            rich_help_panel=_LIMITS,
+            min=1,
         ),
     ] = 256,
-    max_tokens: Annotated[int, typer.Option(help="Longest reply.", rich_help_panel=_LIMITS)] = 4096,
+    max_tokens: Annotated[
+        int, typer.Option(help="Longest reply.", rich_help_panel=_LIMITS, min=1)
+    ] = 4096,
     max_prompt_tokens: Annotated[
-        int | None, typer.Option(help="Longest prompt.", rich_help_panel=_LIMITS)
+        int | None, typer.Option(help="Longest prompt.", rich_help_panel=_LIMITS, min=1)
     ] = None,
     max_body_bytes: Annotated[
-        int, typer.Option(help="Largest request body.", rich_help_panel=_LIMITS)
+        int, typer.Option(help="Largest request body.", rich_help_panel=_LIMITS, min=1)
     ] = 2 * 2**20,
     deadline: Annotated[
-        float, typer.Option(help="Seconds a reply may take; 0: any.", rich_help_panel=_LIMITS)
+        float,
+        typer.Option(help="Seconds a reply may take; 0: any.", rich_help_panel=_LIMITS, min=0),
     ] = 600.0,
     guard: Annotated[bool, typer.Option(help="Go on without drafts where they do not pay.")] = True,
     as_json: JsonFlag = False,
@@ -88,7 +93,9 @@ def serve_command(
     Example: specdecode serve --port 8000
     """
     from specdecode import Engine, SamplingParams
+    from specdecode.serving.apart import apart
     from specdecode.serving.lengths import DraftLengths
+    from specdecode.serving.listening import cannot_listen, take_port
     from specdecode.serving.run import make_server, make_service
     from specdecode.serving.settings import ServerSettings
 
@@ -112,7 +119,8 @@ def serve_command(
         guard=guard,
         draft_lengths=lengths,
     )
-    with stderr().status("loading"):
+
+    def load() -> Engine:
         engine = Engine.load(
             find_target(target),
             None if draft == _NO_DRAFT else draft,
@@ -122,25 +130,31 @@ def serve_command(
             dtype=dtype,
         )
         # The first pass packs weights; ready means that this is over.
-        engine.generate([[0]], SamplingParams(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True))
-        service = make_service(engine, settings)
+        warm_up = SamplingParams(max_tokens=_WARM_UP_TOKENS, seed=0, ignore_eos=True)
+        engine.generate([[0]], warm_up)
+        return engine
 
-    def ready(address: str, bound: int) -> None:
-        url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
-        if as_json:
-            emit_json({"url": url, "model": settings.model_name})
-        else:
-            stderr().print(f"Serving '{settings.model_name}' at {url} (Ctrl-C stops)", markup=False)
+    with contextlib.ExitStack() as held:
+        # Loading can take minutes: that the port is taken is said before.
+        sockets = [held.enter_context(each) for each in take_port(host, port)]
+        with stderr().status("loading"):
+            engine = apart(load)
+            service = make_service(engine, settings)
 
-    server = make_server(service, settings, ready)
-    with contextlib.suppress(SystemExit):  # how it says that it could not start
-        server.run()
+        def ready(address: str, bound: int) -> None:
+            url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+            if as_json:
+                emit_json({"url": url, "model": settings.model_name})
+            else:
+                line = f"Serving '{settings.model_name}' at {url} (Ctrl-C stops)"
+                stderr().print(line, markup=False)
+
+        server = make_server(service, settings, ready)
+        with contextlib.suppress(SystemExit):  # how it says that it could not start
+            server.run(sockets)
     service.scheduler.stop(finish=False, timeout_s=_LAST_STEP_S)
     if not server.started:
-        raise ConfigError(
-            f"cannot listen on {host}, port {port}, for the reason above: give another --port "
-            "(0 takes a free one) or --host"
-        )
+        raise cannot_listen(host, port, "for the reason above")
     if service.scheduler.failure is not None:
         raise EngineError(f"the engine stopped: {service.scheduler.failure}")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from specdecode.cli import load_arguments as option
 from specdecode.cli.console import JsonFlag, emit_json, stderr, stdout
 from specdecode.cli.exit_codes import ENGINE_FAILED, INTERRUPTED
 from specdecode.cli.load_options import json_object, objectives, one_of
@@ -94,6 +95,9 @@ def sweep_command(
     requests_per_client: Annotated[
         int, typer.Option(help="Of each client in a cell.", rich_help_panel=_LOAD)
     ] = 2,
+    least_requests: Annotated[
+        int, typer.Option(help="Of a cell, where its clients are few.", rich_help_panel=_LOAD)
+    ] = 1,
     prompts: Annotated[
         Path | None,
         typer.Option(help="Prompts: JSON lines, or a folder of them.", rich_help_panel=_LOAD),
@@ -132,23 +136,12 @@ def sweep_command(
     max_tokens: Annotated[
         int, typer.Option(help="Length of every reply.", rich_help_panel=_REPLIES)
     ] = 64,
-    temperature: Annotated[float, typer.Option(rich_help_panel=_REPLIES)] = 0.0,
-    top_p: Annotated[float, typer.Option(rich_help_panel=_REPLIES)] = 1.0,
-    body: Annotated[
-        str | None,
-        typer.Option(help="More fields of the request, as JSON.", rich_help_panel=_REPLIES),
-    ] = None,
-    slo: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Objective in seconds: ttft=0.5, tpot=0.05, e2e=10; repeat for more.",
-            rich_help_panel=_REPORT,
-        ),
-    ] = None,
-    price_per_hour: Annotated[
-        float | None, typer.Option(help="Of what serves.", rich_help_panel=_REPORT)
-    ] = None,
-    currency: Annotated[str, typer.Option(rich_help_panel=_REPORT)] = "USD",
+    temperature: option.Temperature = 0.0,
+    top_p: option.TopP = 1.0,
+    body: option.Body = None,
+    slo: option.Slo = None,
+    price_per_hour: option.PricePerHour = None,
+    currency: option.Currency = "USD",
     level: Annotated[float, typer.Option(help="Of the intervals.", rich_help_panel=_REPORT)] = 0.95,
     out: Annotated[Path | None, typer.Option(help="New folder.", rich_help_panel=_REPORT)] = None,
     resume: Annotated[
@@ -183,6 +176,7 @@ def sweep_command(
             concurrency=loads,
             rounds=rounds,
             requests_per_client=requests_per_client,
+            least_requests=least_requests,
             prompts=None if prompts is None else prompts.resolve(),
             input_tokens=input_tokens,
             max_tokens=max_tokens,
@@ -224,7 +218,9 @@ def _run(
     from specdecode.cli.sweep_show import show_result
     from specdecode.workload.sweep import run_sweep
 
-    result = run_sweep(spec, arms, folder, api_key=api_key, show=show_sweep(stderr()))
+    what = f"{len(arms)} arms, {spec.rounds} rounds, results in {folder}"
+    show = show_sweep(stderr(), what)
+    result = run_sweep(spec, arms, folder, api_key=api_key, show=show)
     if as_json:
         emit_json({**result.document, "files": [str(path) for path in result.files]})
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from specdecode.cli.target import find_target
 from specdecode.errors import ConfigError
 from specdecode.verification import RULES
-from specdecode.workload.server_process import PORT, ServerCommand
+from specdecode.workload.server_process import ServerCommand, own_server
 from specdecode.workload.sweep import Arm
 
 PLAIN = "plain"
@@ -117,11 +116,8 @@ def own_arms(
         raise ConfigError("--draft none leaves nothing to compare; name a draft")
 
     def server(*more: str) -> ServerCommand:
-        fixed = ("serve", "--target", target, "--port", PORT, "--slots", str(slots))
-        queue = ("--queue", str(max(64, slots)))
-        argv = (sys.executable, "-m", "specdecode", *fixed, *queue, *more, *options)
-        # Its clients know no key.
-        return ServerCommand(argv, env={"SPECDECODE_API_KEY": ""}, ready_s=ready_s)
+        limits = ("--slots", str(slots), "--queue", str(max(64, slots)))
+        return own_server("--target", target, *limits, *more, *options, ready_s=ready_s)
 
     drafting = [
         Arm(

@@ -32,6 +32,8 @@ def show_result(result: SweepResult, console: Console) -> None:
             console.print(Text(line))
     console.print()
     for failure in document["failures"]:
+        if failure["healed"]:
+            continue
         console.print(Text(f"{failure['arm']} failed: {failure['reason']}", style="red"))
     console.print(Text("written: " + ", ".join(str(path) for path in result.files)))
     console.print(Text(status_line(document), style=_STYLE[result.status]))

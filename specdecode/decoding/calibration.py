@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from specdecode.decoding.costs import StepCosts
+from specdecode.decoding.draft_step import draft_block
 from specdecode.decoding.lengths import Lengths
-from specdecode.decoding.loop import Batch, decode, draft_block, score_block, verify_block
+from specdecode.decoding.loop import Batch, decode, score_block, verify_block
 from specdecode.decoding.params import SamplingParams
 from specdecode.decoding.request import Request
 from specdecode.drafting import Proposal

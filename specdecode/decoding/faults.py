@@ -27,9 +27,16 @@ from torch import Tensor
 
 from specdecode.decoding.memory import is_out_of_memory
 from specdecode.drafting import Drafter, Proposal, Sampler
-from specdecode.drafting.base import batches_before, empty_proposal
+from specdecode.drafting.base import (
+    PartialDrafter,
+    ReadingDrafter,
+    batches_before,
+    cache_bytes,
+    empty_proposal,
+)
 from specdecode.errors import EngineError
 from specdecode.models.cache import KVCache
+from specdecode.models.reading import PromptReader
 from specdecode.verification import Coins
 from specdecode.verification.validation import real_positions
 
@@ -65,6 +72,7 @@ class GuardedDrafter:
         self.failure: str | None = None
         self._drafter, self._vocab_size, self._device = drafter, vocab_size, device
         self._verification, self._on_failure = verification, on_failure
+        self._some = drafter if isinstance(drafter, PartialDrafter) else None
 
     @property
     def batches_before(self) -> int:
@@ -78,10 +86,25 @@ class GuardedDrafter:
         except Exception as error:  # noqa: BLE001 - a drafter may be anyone's code
             self._fail("begin", error)
 
+    @property
+    def drafts_some(self) -> bool:
+        """Whether it can draft for some rows alone (`specdecode.drafting.base.PartialDrafter`)."""
+        return self._some is not None
+
     def propose(
-        self, contexts: Sequence[Sequence[int]], wanted: list[int], sample: Sampler
+        self,
+        contexts: Sequence[Sequence[int]],
+        wanted: list[int],
+        sample: Sampler,
+        rows: list[int] | None = None,
     ) -> Proposal:
         """See `Drafter.propose`; nothing after a failure, and in it what was already drawn.
+
+        Args:
+            contexts: see there.
+            wanted: see there.
+            sample: see there.
+            rows: places in the batch of what is drafted for; None for all of it.
 
         Raises:
             EngineError: the drafter failed, and its draws cannot be kept (see above).
@@ -90,7 +113,10 @@ class GuardedDrafter:
             return self._nothing(len(contexts))
         draws = _Draws(sample)
         try:
-            proposal = self._drafter.propose(contexts, wanted, draws)
+            if rows is None or self._some is None:
+                proposal = self._drafter.propose(contexts, wanted, draws)
+            else:
+                proposal = self._some.propose_rows(rows, contexts, wanted, draws)
             return checked(proposal, wanted, self._vocab_size)
         except Exception as error:
             self._fail("propose", error)
@@ -121,6 +147,41 @@ class GuardedDrafter:
             self._drafter.add_rows(contexts, capacity)
         except Exception as error:  # noqa: BLE001 - likewise
             self._fail("add_rows", error)
+
+    @property
+    def cache_bytes(self) -> int:
+        """See `specdecode.drafting.base.cache_bytes`."""
+        return cache_bytes(self._drafter)
+
+    def reader(self, prompts: Sequence[Sequence[int]]) -> PromptReader | None:
+        """See `ReadingDrafter.reader`; None where the drafter takes rows in all at once."""
+        if self.failure is not None or not isinstance(self._drafter, ReadingDrafter):
+            return None
+        try:
+            return self._drafter.reader(prompts)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail("reader", error)
+        return None
+
+    def read(self, reader: PromptReader, most: int | None) -> PromptReader | None:
+        """Read on; None after a failure."""
+        if self.failure is not None:
+            return None
+        try:
+            reader.read(most)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail("read", error)
+            return None
+        return reader
+
+    def add_read_rows(self, reader: PromptReader, rows: list[int], capacity: int) -> None:
+        """See `ReadingDrafter.add_read_rows`."""
+        if self.failure is not None or not isinstance(self._drafter, ReadingDrafter):
+            return
+        try:
+            self._drafter.add_read_rows(reader, rows, capacity)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._fail("add_read_rows", error)
 
     def _fail(self, where: str, error: Exception) -> None:
         if is_out_of_memory(error):  # the batch is too large, which a smaller one cures

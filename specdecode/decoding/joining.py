@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.loop import Batch, begin_replies, drop, drop_finished
 from specdecode.decoding.request import Request
 from specdecode.decoding.sharing import SharedPrompts
-from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
-from specdecode.models.prefill import PREFILL_CHUNK, read_tokens
+from specdecode.models.reading import PromptReader
 
 Added = list[tuple[Request, list[int]]]
 """Tokens that were added to replies."""
@@ -29,48 +29,54 @@ Added = list[tuple[Request, list[int]]]
 class Joining:
     """Requests whose prompts are being read, piece by piece, and which then join a batch.
 
-    The prompts are read in a cache of their own: beside running rows, every one of which would be
-    padded to the length of a prompt, they would cost many times as much.
+    The target reads them, and beside it, piece for piece, a draft that has to read them itself.
 
     Args:
         network: the target.
         newcomers: not yet begun; at least one. Equal prompts are read once.
+        drafter: of the batch that they will enter; None if it has none, or they begin one.
 
     Attributes:
         requests: those that have not left.
-        cache: what was read so far, one row a prompt.
     """
 
-    def __init__(self, network: CausalNetwork, newcomers: Sequence[Request]) -> None:
+    def __init__(
+        self,
+        network: CausalNetwork,
+        newcomers: Sequence[Request],
+        drafter: GuardedDrafter | None = None,
+    ) -> None:
         self.requests = list(newcomers)
-        self._network = network
         shared = SharedPrompts.of([r.prompt for r in newcomers])
-        self._prompts = shared.prompts
         self._row = dict(zip(newcomers, shared.source, strict=True))
-        padding = PREFILL_CHUNK if len(self._prompts) > 1 else 0
-        self._longest = max(map(len, self._prompts))
-        self.cache = KVCache(len(self._prompts), self._longest + padding)
-        self._read = 0  # tokens of every prompt that has as many
-        self._logits: Tensor | None = None
+        self._target, self._drafter = PromptReader(network, shared.prompts), drafter
+        self._draft = None if drafter is None else drafter.reader(shared.prompts)
 
     @property
     def unread(self) -> int:
         """Tokens of the longest prompt that are still to be read."""
-        return self._longest - self._read
+        return self._target.unread
 
     @property
     def tokens_read(self) -> int:
         """Tokens of all prompts that were read."""
-        return sum(min(self._read, len(prompt)) for prompt in self._prompts)
+        return sum(map(len, self._target.texts))
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of what the target has read."""
+        return self._target.cache.bytes_held
+
+    @property
+    def draft_cache_bytes(self) -> int:
+        """Memory of what the draft has read."""
+        return 0 if self._draft is None else self._draft.cache.bytes_held
 
     def read(self, most: int | None = None) -> None:
-        """Read on, at most so many tokens of each prompt. If it raises, nothing has changed."""
-        to = self._longest if most is None else min(self._longest, self._read + most)
-        # A prompt that is through repeats its last token until the longest one is, too.
-        starts = [min(self._read, len(prompt) - 1) for prompt in self._prompts]
-        texts = [prompt[:to] for prompt in self._prompts]
-        self._logits = read_tokens(self._network, texts, starts, self.cache)
-        self._read = to
+        """Read on, at most so many tokens of each prompt. If it raises, give the requests up."""
+        self._target.read(most)
+        if self._drafter is not None and self._draft is not None:
+            self._draft = self._drafter.read(self._draft, most)
 
     def leave(self, requests: Sequence[Request]) -> None:
         """Let requests go in the middle of their prompts; others are passed over."""
@@ -88,7 +94,7 @@ class Joining:
         batch = make(self.requests)
         logits = self._states()
         batch.cache.keep_rows([])
-        batch.cache.add_rows(self.cache, batch.cache.capacity)
+        batch.cache.add_rows(self._target.cache, batch.cache.capacity)
         added = begin_replies(batch, batch.requests, logits)
         drop_finished(batch)
         return batch, added
@@ -110,8 +116,8 @@ class Joining:
         going_on = [row for row, r in enumerate(self.requests) if r.finish_reason is None]
         if going_on:
             if len(going_on) < len(self.requests):
-                self.cache.keep_rows(going_on)
-            _take_in(batch, [self.requests[row] for row in going_on], self.cache)
+                self._target.cache.keep_rows(going_on)
+            self._take_in(batch, [self.requests[row] for row in going_on])
         failure = None if batch.drafter is None else batch.drafter.failure
         for request in self.requests:
             if request.finish_reason is not None:
@@ -120,12 +126,37 @@ class Joining:
 
     def _states(self) -> Tensor:
         """Give every request a row of the cache; logits `[B, 1, V]` after its prompt."""
-        if self._logits is None or self.unread:
+        logits = self._target.logits
+        if logits is None or self.unread:
             raise ValueError("the prompts have not been read to their ends")
         rows = [self._row[request] for request in self.requests]
-        if rows != list(range(len(self._prompts))):
-            self.cache.keep_rows(rows)
-        return self._logits[rows][:, None]
+        if rows != list(range(len(logits))):
+            self._target.cache.keep_rows(rows)
+        return logits[rows][:, None]
+
+    def _take_in(self, batch: Batch, newcomers: list[Request]) -> None:
+        capacity = max(len(r.prompt) + r.limit for r in newcomers) + batch.gamma + 1
+        running = len(batch.requests)
+        try:
+            if batch.drafter is not None:
+                most = max(capacity, batch.cache.capacity)
+                if self._draft is None:
+                    batch.drafter.add_rows([r.tokens for r in newcomers], most)
+                else:
+                    rows = [self._row[r] for r in newcomers]
+                    batch.drafter.add_read_rows(self._draft, rows, most)
+            batch.cache.add_rows(self._target.cache, capacity)
+        except BaseException:
+            if batch.drafter is not None:  # a drafter of several parts may have gone half the way
+                batch.drafter.keep_rows(list(range(running)))
+            raise
+        batch.lengths.add(newcomers)
+        batch.requests = batch.requests + newcomers
+        for request in newcomers:
+            request.seconds = batch.seconds.copy()
+        for request in batch.requests:
+            request.batch_size = max(request.batch_size, len(batch.requests))
+        batch.wants_logits = any(r.params.logprobs for r in batch.requests)
 
 
 def leave(batch: Batch, leaving: Sequence[Request]) -> None:
@@ -136,24 +167,3 @@ def leave(batch: Batch, leaving: Sequence[Request]) -> None:
         leaving: requests in it; others are passed over.
     """
     drop(batch, [r for r in leaving if r in batch.requests])
-
-
-def _take_in(batch: Batch, newcomers: list[Request], cache: KVCache) -> None:
-    capacity = max(len(r.prompt) + r.limit for r in newcomers) + batch.gamma + 1
-    running = len(batch.requests)
-    try:
-        if batch.drafter is not None:
-            most = max(capacity, batch.cache.capacity)
-            batch.drafter.add_rows([r.tokens for r in newcomers], most)
-        batch.cache.add_rows(cache, capacity)
-    except BaseException:
-        if batch.drafter is not None:  # a drafter of several parts may have gone half the way
-            batch.drafter.keep_rows(list(range(running)))
-        raise
-    batch.lengths.add(newcomers)
-    batch.requests = batch.requests + newcomers
-    for request in newcomers:
-        request.seconds = batch.seconds.copy()
-    for request in batch.requests:
-        request.batch_size = max(request.batch_size, len(batch.requests))
-    batch.wants_logits = any(r.params.logprobs for r in batch.requests)

@@ -1,9 +1,10 @@
 """How many tokens each row of a batch drafts next.
 
 Every row decides for itself, with the costs of a batch as large as the present one, and so as if
-all rows decided alike. A step's real cost is that of its widest row: rows that want less are
-drafted along and cut. A row's length depends on rows it shares a batch with through their number
-alone, which is known before the step (see `specdecode.drafting.length`).
+all rows decided alike. A step's real cost is that of its widest row: rows that want fewer tokens
+are drafted along and cut, and only those that want none are left out. A row's length depends on
+rows it shares a batch with through their number alone, which is known before the step (see
+`specdecode.drafting.length`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from specdecode.decoding.clock import now
 from specdecode.decoding.coins import Purpose
-from specdecode.decoding.draft_sampling import DraftSampler
+from specdecode.decoding.draft_step import draft_block
 from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.laws import row_laws
 from specdecode.decoding.lengths import Lengths
@@ -30,7 +30,6 @@ from specdecode.decoding.request import Request, StageSeconds
 from specdecode.decoding.sharing import SharedPrompts
 from specdecode.decoding.trace import StepTrace
 from specdecode.drafting import Proposal
-from specdecode.drafting.base import empty_proposal
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
 from specdecode.models.prefill import PREFILL_CHUNK, read_tokens
@@ -138,22 +137,6 @@ class Step:
     coins: Coins
     outcome: Verification
     seconds: tuple[float, ...]
-
-
-def draft_block(batch: Batch) -> Proposal:
-    """Stage 1: propose up to γ tokens a row, and no more than the reply can still take.
-
-    How many is settled here, before the first one is drawn; later it would bias the output.
-    """
-    requests = batch.requests
-    wanted = batch.lengths.wanted(requests)
-    if batch.carried is not None:
-        wanted = [max(w, batch.carried.remaining(r)) for w, r in zip(wanted, requests, strict=True)]
-    if batch.drafter is None or max(wanted) <= 0:
-        return empty_proposal(len(requests), batch.network.vocab_size, batch.network.device)
-    steps = [r.step for r in requests]
-    sample = DraftSampler(requests, steps, batch.network.device, batch.gamma)
-    return batch.drafter.propose([r.tokens for r in requests], wanted, sample)
 
 
 def score_block(batch: Batch, proposal: Proposal) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from specdecode.decoding.coins import CoinStream
 from specdecode.decoding.logprobs import TokenLogprobs, token_logprobs
 from specdecode.decoding.params import SamplingParams
+from specdecode.decoding.stopping import StopStrings
 from specdecode.decoding.trace import StepTrace
 
 FinishReason = Literal["stop", "length"]
@@ -85,6 +86,8 @@ class Request:
 
     def __post_init__(self) -> None:
         self.coins = CoinStream(self.seed, self.prompt, self.sample_index)
+        stop = self.params.stop
+        self._stop_strings = StopStrings(self.tokenizer, stop) if stop else None
 
     def draw_anew(self, before: int) -> None:
         """Take coins of its own for a drafter that remembers `before` batches; not once begun."""
@@ -167,12 +170,8 @@ class Request:
         return decoded if self.stopped_at is None else decoded[: self.stopped_at]
 
     def _ends_with(self, token: int) -> bool:
-        ends = token in self.eos_token_ids and not self.params.ignore_eos
-        return ends or (bool(self.params.stop) and self._hits_stop_string())
-
-    def _hits_stop_string(self) -> bool:
-        """Look for stop strings in the whole text: one can straddle any number of tokens."""
-        decoded = str(self.tokenizer.decode(self.output, skip_special_tokens=True))
-        found = [at for s in self.params.stop if (at := decoded.find(s)) >= 0]
-        self.stopped_at = min(found, default=None)
-        return bool(found)
+        if token in self.eos_token_ids and not self.params.ignore_eos:
+            return True
+        if self._stop_strings is not None:
+            self.stopped_at = self._stop_strings.first(self.output)
+        return self.stopped_at is not None

@@ -83,8 +83,15 @@ class RunningBatch:
     @property
     def cache_bytes(self) -> int:
         """Memory that the target's keys and values take, of running requests and of newcomers."""
-        held = [part.cache for part in (self._batch, self._joining) if part is not None]
-        return sum(cache.bytes_held for cache in held)
+        running = 0 if self._batch is None else self._batch.cache.bytes_held
+        return running + (0 if self._joining is None else self._joining.cache_bytes)
+
+    @property
+    def draft_cache_bytes(self) -> int:
+        """Likewise of a draft that keeps its own."""
+        drafter = None if self._batch is None else self._batch.drafter
+        running = 0 if drafter is None else drafter.cache_bytes
+        return running + (0 if self._joining is None else self._joining.draft_cache_bytes)
 
     def join(self, requests: Sequence[Request]) -> Added:
         """Read the prompts of requests, and decode them with the others from the next step on.
@@ -114,7 +121,9 @@ class RunningBatch:
             raise ConfigError(f"{len(requests)} requests join, but only {self.free} have room")
         if self.reading:
             raise ConfigError("other requests are being read: read them to their ends first")
-        self._joining = Joining(self._target.network, requests) if requests else None
+        if requests:
+            drafter = self._batch.drafter if self._batch is not None and self.requests else None
+            self._joining = Joining(self._target.network, requests, drafter)
 
     def read(self, most: int | None = None) -> Added:
         """Read on in the prompts of newcomers; at their ends they join.

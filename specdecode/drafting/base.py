@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from specdecode.errors import ConfigError
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
+from specdecode.models.reading import PromptReader
 from specdecode.verification import Coins
 
 
@@ -166,6 +167,52 @@ class ScoringDrafter(Drafter, Protocol):
             float32 logits `[B, G+1, V]`, after each context and after each drafted token.
         """
         ...
+
+
+@runtime_checkable
+class PartialDrafter(Protocol):
+    """A drafter that can leave rows out which want nothing."""
+
+    def propose_rows(
+        self,
+        rows: list[int],
+        contexts: Sequence[Sequence[int]],
+        wanted: list[int],
+        sample: Sampler,
+    ) -> Proposal:
+        """Draft as `Drafter.propose` would, for some rows alone.
+
+        Args:
+            rows: their places in the batch, in rising order.
+            contexts: theirs alone.
+            wanted: likewise.
+            sample: likewise.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadingDrafter(Protocol):
+    """A drafter that reads the prompts of rows that join, and can do so in pieces."""
+
+    def reader(self, prompts: Sequence[Sequence[int]]) -> PromptReader:
+        """Something to read prompts with, outside the running rows."""
+        ...
+
+    def add_read_rows(self, reader: PromptReader, rows: list[int], capacity: int) -> None:
+        """Take in rows whose prompts were read, as `Drafter.add_rows` would.
+
+        Args:
+            reader: of `reader`; of no use afterwards.
+            rows: for each newcomer, the place of its prompt in the reader.
+            capacity: see `Drafter.add_rows`.
+        """
+        ...
+
+
+def cache_bytes(drafter: Drafter) -> int:
+    """Memory that a drafter's own keys and values take; 0 for one that keeps none."""
+    return int(getattr(drafter, "cache_bytes", 0))
 
 
 def batches_before(drafter: Drafter) -> int:

@@ -22,6 +22,7 @@ from specdecode.drafting.base import (
     Sampler,
     ScoringDrafter,
     batches_before,
+    cache_bytes,
     empty_proposal,
 )
 from specdecode.drafting.self_draft import SelfDrafter
@@ -54,6 +55,11 @@ class CascadeDrafter:
         # A middle over the target's cache leaves there what a bottom over it needs. One with its
         # own cache does not, so that bottom reads the block's tokens itself.
         self._bottom_alone = isinstance(bottom, SelfDrafter) and not isinstance(middle, SelfDrafter)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Those of both (see `base.cache_bytes`)."""
+        return cache_bytes(self.bottom) + cache_bytes(self.middle)
 
     @property
     def batches_before(self) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
-from specdecode.models.cache import KVCache
+from specdecode.models.cache import CacheRows, KVCache
 from specdecode.models.network import CausalNetwork
 from specdecode.models.prefill import PREFILL_CHUNK, read_tokens, score_tokens
+from specdecode.models.reading import PromptReader
 
 
 class ModelDrafter:
@@ -57,6 +58,23 @@ class ModelDrafter:
         self._processed = [u + d for u, d in zip(usable, drafted, strict=True)]
         return Proposal(tokens, laws, fits)
 
+    def propose_rows(
+        self,
+        rows: list[int],
+        contexts: Sequence[Sequence[int]],
+        wanted: list[int],
+        sample: Sampler,
+    ) -> Proposal:
+        """See `PartialDrafter`. Rows that are left out catch up when they are not."""
+        whole, processed = self._cache, self._processed
+        self._cache, self._processed = CacheRows(whole, rows), [processed[row] for row in rows]
+        try:
+            return self.propose(contexts, wanted, sample)
+        finally:
+            for row, tokens in zip(rows, self._processed, strict=True):
+                processed[row] = tokens
+            self._cache, self._processed = whole, processed
+
     def room(self, contexts: Sequence[Sequence[int]], wanted: list[int]) -> list[int]:
         """See `ScoringDrafter.room`."""
         return [
@@ -79,15 +97,27 @@ class ModelDrafter:
     def add_rows(self, contexts: Sequence[Sequence[int]], capacity: int) -> None:
         """See `Drafter.add_rows`.
 
-        They are read here, alone: beside rows that have been read, each of which would be padded to
-        the length of a prompt, that would cost many times as much.
+        They are read here, alone (see `models.reading`).
         """
-        usable = self._usable(contexts)
-        longest = max(len(tokens) for tokens in usable)
-        cache = KVCache(len(usable), longest + (PREFILL_CHUNK if len(usable) > 1 else 0))
-        read_tokens(self.network, usable, [0] * len(usable), cache)
-        self._cache.add_rows(cache, capacity + PREFILL_CHUNK)
-        self._processed += usable
+        reader = self.reader(contexts)
+        reader.read()
+        self.add_read_rows(reader, list(range(len(contexts))), capacity)
+
+    def reader(self, prompts: Sequence[Sequence[int]]) -> PromptReader:
+        """See `ReadingDrafter.reader`."""
+        return PromptReader(self.network, self._usable(prompts))
+
+    def add_read_rows(self, reader: PromptReader, rows: list[int], capacity: int) -> None:
+        """See `ReadingDrafter.add_read_rows`."""
+        texts = reader.texts
+        reader.cache.keep_rows(rows)
+        self._cache.add_rows(reader.cache, capacity + PREFILL_CHUNK)
+        self._processed += [texts[row] for row in rows]
+
+    @property
+    def cache_bytes(self) -> int:
+        """See `specdecode.drafting.base.cache_bytes`."""
+        return self._cache.bytes_held
 
     def _usable(self, contexts: Sequence[Sequence[int]]) -> list[list[int]]:
         """What is read of each context.

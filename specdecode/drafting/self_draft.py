@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from specdecode.drafting.base import Proposal, Sampler, empty_proposal, sample_block
-from specdecode.models.cache import KVCache
+from specdecode.models.cache import CacheRows, KVCache
 from specdecode.models.network import CausalNetwork
 from specdecode.models.prefill import read_tokens, score_tokens
 
@@ -41,6 +41,21 @@ class SelfDrafter:
     ) -> Proposal:
         """See `Drafter.propose`. Rows that want fewer tokens are drafted along and cut."""
         return self.propose_from([len(c) - 1 for c in contexts], contexts, wanted, sample)
+
+    def propose_rows(
+        self,
+        rows: list[int],
+        contexts: Sequence[Sequence[int]],
+        wanted: list[int],
+        sample: Sampler,
+    ) -> Proposal:
+        """See `PartialDrafter`."""
+        whole = self._cache
+        self._cache = CacheRows(whole, rows)
+        try:
+            return self.propose(contexts, wanted, sample)
+        finally:
+            self._cache = whole
 
     def propose_from(
         self,

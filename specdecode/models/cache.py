@@ -7,6 +7,7 @@ overwritten when the position is decoded again. The caller keeps the lengths; no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -178,6 +179,58 @@ class KVCache:
         # Zeros, not empty: a masked slot is multiplied by weight 0, and 0 * NaN is NaN.
         shape = (self.batch, self.capacity, *like.shape[2:])
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+
+class CacheRows(KVCache):
+    """Some rows of a cache, as a cache of its own: what is written stands in the whole one.
+
+    Good until rows of the whole one come or go.
+
+    Args:
+        whole: the cache.
+        rows: which of its rows, in the order wanted; each once.
+    """
+
+    def __init__(self, whole: KVCache, rows: Sequence[int]) -> None:
+        super().__init__(len(rows), whole.capacity)
+        self._whole, self._rows = whole, list(rows)
+        first = self._rows[0]
+        following = self._rows == list(range(first, first + len(rows)))
+        # Neighbours can be looked at where they are; others have to be copied for it.
+        self._stretch = slice(first, first + len(rows)) if following else None
+
+    @property
+    def bytes_held(self) -> int:
+        """None of its own."""
+        return 0
+
+    def aim(self, starts: list[int], width: int, device: torch.device) -> Tensor | None:
+        """See `KVCache.aim`."""
+        mask = super().aim(starts, width, device)
+        self._whole._used = max(self._whole._used, self._used)
+        return mask
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `KVCache.write`."""
+        layers = self._whole._layers
+        if layer not in layers:
+            layers[layer] = (self._whole._empty(keys), self._whole._empty(values))
+        stored_keys, stored_values = layers[layer]
+        return self._exchange(stored_keys, keys), self._exchange(stored_values, values)
+
+    def _exchange(self, stored: Tensor, new: Tensor) -> Tensor:
+        """Put in what is new, and give all that is there."""
+        places, end = self._into, self._seen[1]
+        if isinstance(places, tuple):
+            if self._stretch is not None:
+                stored[self._stretch, places[1]] = new
+            else:
+                for row, each in zip(self._rows, new, strict=True):
+                    stored[row, places[1]] = each
+        else:
+            rows = torch.tensor(self._rows, device=stored.device)
+            stored[rows[:, None], places] = new
+        return stored[self._rows if self._stretch is None else self._stretch, end]
 
 
 class TransformersCache:

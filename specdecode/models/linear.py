@@ -28,9 +28,9 @@ def dense(weight: Tensor) -> Linear:
 
 
 def packed(weight: Tensor) -> Linear:
-    """The same product with the weight laid out once for oneDNN (CPU bfloat16).
+    """The same product with the weight laid out once for oneDNN (CPU).
 
-    Skipping the per-call re-ordering about halves the time of a one-token step.
+    Skipping the per-call re-ordering about halves the time of a step of few tokens.
     """
     laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
     product = torch.ops.mkldnn._linear_pointwise.default
@@ -44,10 +44,15 @@ def packed(weight: Tensor) -> Linear:
 
 def fastest_exact(weight: Tensor) -> Linear:
     """`packed` where that exists, `dense` elsewhere: both give the weight's own product."""
-    on_cpu = weight.device.type == "cpu" and weight.dtype == torch.bfloat16
-    if on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if weight.device.type == "cpu" and _has_layout(weight.dtype):
         return packed(weight)
     return dense(weight)
+
+
+def _has_layout(dtype: torch.dtype) -> bool:
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32 and bool(torch.backends.mkldnn.is_available())
 
 
 def int4_rounded(weight: Tensor) -> Linear:
@@ -64,38 +69,40 @@ def int8_rounded(weight: Tensor) -> Linear:
 def int4(weight: Tensor) -> Linear:
     """Weight-only int4 in groups of 32 along K, asymmetric, min/max rounding.
 
-    On CPU in bfloat16 through torch's packed kernel. Elsewhere, and where the shape does not fit
-    the kernel (K % 32 or N % 16), as `int4_rounded`: the same values, without the saving.
+    On CPU through torch's packed kernel, in bfloat16: the one for float32 is no faster than a
+    matrix, so float32 is rounded on its way in. Elsewhere, and where the shape does not fit the
+    kernel (K % 32 or N % 16), as `int4_rounded`: the same values, without the saving.
     """
     rows, columns = weight.shape
     packable = columns % INT4_GROUP == 0 and rows % 16 == 0
-    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or not packable:
+    if weight.device.type != "cpu" or not packable:
         return int4_rounded(weight)
     groups = _int4_levels(weight)
     nibbles = groups.levels.to(torch.int32).reshape(rows, columns)
     stored = torch.ops.aten._convert_weight_to_int4pack_for_cpu(nibbles, 2)
     scales = torch.stack([groups.scale, groups.centre], dim=-1)
-    scales = scales.transpose(0, 1).contiguous().to(weight.dtype)
+    scales = scales.transpose(0, 1).contiguous().to(torch.bfloat16)
     product = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 
     def apply(x: Tensor) -> Tensor:
-        y: Tensor = product(x.view(-1, columns), stored, INT4_GROUP, scales)
-        return y.view(*x.shape[:-1], rows)
+        y: Tensor = product(x.reshape(-1, columns).bfloat16(), stored, INT4_GROUP, scales)
+        return y.view(*x.shape[:-1], rows).to(x.dtype)
 
     return apply
 
 
 def int8(weight: Tensor) -> Linear:
-    """Weight-only int8, one symmetric scale per output row; falls back like `int4`."""
-    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16:
+    """Weight-only int8, one symmetric scale per output row; likewise, for any shape."""
+    if weight.device.type != "cpu":
         return int8_rounded(weight)
     rows, columns = weight.shape
     levels, scale = _int8_levels(weight)
-    stored, scales = levels.to(torch.int8), scale.to(weight.dtype)
+    stored, scales = levels.to(torch.int8), scale.to(torch.bfloat16)
+    product = torch.ops.aten._weight_int8pack_mm.default
 
     def apply(x: Tensor) -> Tensor:
-        y: Tensor = torch.ops.aten._weight_int8pack_mm(x.reshape(-1, columns), stored, scales)
-        return y.reshape(*x.shape[:-1], rows)
+        y: Tensor = product(x.reshape(-1, columns).bfloat16(), stored, scales)
+        return y.view(*x.shape[:-1], rows).to(x.dtype)
 
     return apply
 

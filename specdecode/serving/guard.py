@@ -9,7 +9,8 @@ mean below break-even. While drafts pay, whatever the distribution of τ, a fals
 After an alarm the slot decodes plainly. After a pause it drafts for a few steps again, and if those
 paid, for good. Pauses are so long that probing costs `PROBE_SHARE` of the time at most, going by
 the same measurement, and double with each failure. They end at multiples of their length, so that
-slots probe together: one drafting row makes the step of a whole batch dearer.
+slots probe together: one drafting row costs a draft of its own alone, but a pass of the target over
+its draft makes the step of a whole batch dearer.
 
 **Why replies keep the target's law.** Whether a step drafts is settled before it draws anything, by
 earlier steps and by clocks (see `specdecode.drafting.length`). It changes which coins are used, and

@@ -61,6 +61,9 @@ class ServerMetrics:
         )
         self._usage = gauge("vllm:kv_cache_usage_perc", "Share of all slots' tokens in use.")
         self._bytes = gauge("specdecode:kv_cache_bytes", "Memory of the target's keys and values.")
+        self._draft_bytes = gauge(
+            "specdecode:draft_kv_cache_bytes", "Memory of keys and values of a draft's own."
+        )
         facts = {"kv_cache_size_tokens": slots * context, "slots": slots, "context": context}
         info = Gauge(
             "vllm:cache_config_info",
@@ -105,6 +108,7 @@ class ServerMetrics:
         self._waiting.set_function(lambda: scheduler.waiting)
         self._usage.set_function(lambda: scheduler.cache_tokens / self._capacity)
         self._bytes.set_function(lambda: scheduler.cache_bytes)
+        self._draft_bytes.set_function(lambda: scheduler.draft_cache_bytes)
 
     def category(self, header: str | None) -> str:
         """The label of a client's category header: a few known ones, the rest is "other"."""

@@ -94,6 +94,16 @@ class Reply:
     counted: Drafting = field(default_factory=lambda: Drafting(0, 0, 0, 0, ()))
     counted_tokens: int = 0
 
+    def is_over(self, moment: float) -> bool:
+        """Whether nobody waits for it any more, or it is too late."""
+        return self.cancelled or (self.deadline is not None and moment > self.deadline)
+
+    def restart(self) -> None:
+        """Begin anew with the same request, asked for when it was."""
+        again = self.request.restarted()
+        again.started = self.request.started
+        self.request = again
+
 
 class Watcher(Protocol):
     """What is told about steps and replies (metrics, the acceptance guard). Engine's thread."""

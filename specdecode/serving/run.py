@@ -18,10 +18,13 @@ from specdecode.serving.app import make_app
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.heads import http_protocol
 from specdecode.serving.metrics import ServerMetrics
+from specdecode.serving.room import check_slots
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
 
 log = logging.getLogger("specdecode.serving")
+
+_CANNOT_START = 3  # uvicorn's exit code for it
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,11 @@ def make_service(engine: Engine, settings: ServerSettings) -> Service:
     """Everything behind the socket; the app starts the scheduler.
 
     Raises:
-        ConfigError: the engine's rule cannot serve, or it cannot draft what the settings ask for.
+        ConfigError: the engine's rule cannot serve, or it cannot draft what the settings ask for,
+            or memory has no room for so many slots.
     """
     _check_lengths(engine, settings)
+    check_slots(engine, settings.slots, settings.context(engine.target.max_context))
     metrics = ServerMetrics(
         settings.model_name,
         engine.num_speculative_tokens,
@@ -99,7 +104,12 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # somebody bound the same port and was the first to listen
+            log.critical("%s", error.strerror or error)
+            await self.lifespan.shutdown()
+            raise SystemExit(_CANNOT_START) from error
         for server in self.servers:
             for listening in server.sockets:
                 host, port, *_ = listening.getsockname()

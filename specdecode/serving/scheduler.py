@@ -20,6 +20,7 @@ from specdecode.serving.errors import ApiError, explained, queue_is_full, shutti
 from specdecode.serving.guard import AcceptanceGuard
 from specdecode.serving.lengths import DraftLengths
 from specdecode.serving.replies import Delta, Drafting, Reply, Watcher
+from specdecode.serving.stepping import timed_step
 from specdecode.serving.turnover import Turnover
 
 log = logging.getLogger("specdecode.serving")
@@ -41,7 +42,7 @@ class Scheduler:
     Attributes:
         failure: why the thread ended; None while it runs.
         cache_tokens: tokens whose keys and values are in use, as of the last step.
-        cache_bytes: memory that the target's keys and values take, likewise.
+        cache_bytes, draft_cache_bytes: memory of the target's and of the draft's own, likewise.
     """
 
     def __init__(
@@ -64,14 +65,13 @@ class Scheduler:
             own = lengths or (lambda _request: FixedLength(engine.num_speculative_tokens))
             lengths = draft_lengths.capping(own, lambda: len(self._batch.requests))
         self._batch = engine.open(slots=slots, lengths=lengths)
-        self._waiting: deque[Reply] = deque()
-        self._alone: deque[Reply] = deque()  # could not join together, and do so one by one
+        self._waiting, self._alone = deque[Reply](), deque[Reply]()  # alone: cannot join together
         self._running: dict[Request, Reply] = {}
         self._change = threading.Condition()
         self._stopping = self._aborting = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.failure: str | None = None
-        self.cache_tokens = self.cache_bytes = 0
+        self.cache_tokens = self.cache_bytes = self.draft_cache_bytes = 0
 
     def start(self) -> None:
         """Begin to decode."""
@@ -167,6 +167,7 @@ class Scheduler:
         self._admit()
         self._step()
         self.cache_tokens, self.cache_bytes = self._batch.cache_tokens, self._batch.cache_bytes
+        self.draft_cache_bytes = self._batch.draft_cache_bytes
 
     def _has_work(self) -> bool:
         """Wait for something to do; False once there is nothing more and never will be."""
@@ -179,8 +180,8 @@ class Scheduler:
         """Let go of what nobody waits for, and of what is too late."""
         moment = time.perf_counter()
         with self._change:
-            over = [r for r in (*self._running.values(), *self._waiting) if _is_over(r, moment)]
-            self._waiting = deque(r for r in self._waiting if not _is_over(r, moment))
+            over = [r for r in (*self._running.values(), *self._waiting) if r.is_over(moment)]
+            self._waiting = deque(r for r in self._waiting if not r.is_over(moment))
         self._batch.leave([r.request for r in over])
         for reply in over:
             if reply.cancelled:
@@ -233,7 +234,7 @@ class Scheduler:
         for reply in replies:
             del self._running[reply.request]
             self._forget(reply.request)
-            reply.request = _restarted(reply.request)
+            reply.restart()
             self._running[reply.request] = reply
             self._alone.append(reply)
             for watcher in self._watchers:
@@ -242,22 +243,11 @@ class Scheduler:
     def _step(self) -> None:
         if not self._batch.requests:
             return
-        rows = len(self._batch.requests)
-        plain_s: float | None = None
-        begun = time.perf_counter()
         try:
-            if self._guard is not None and self._guard.wants_plain_cost(rows):
-                plain_s = self._batch.time_plain_step()
-                begun = time.perf_counter()
-            added = self._batch.step()
+            added, seconds = timed_step(self._batch, self._guard)
         except Exception as error:  # noqa: BLE001 - likewise
             self._lose_one(error)
             return
-        seconds = time.perf_counter() - begun
-        if self._guard is not None:
-            if plain_s is not None:  # what surrounds the stages costs the same either way
-                self._guard.plain_cost(rows, plain_s + seconds - self._batch.staged_s)
-            self._guard.stepped(rows, seconds)
         replies = [self._running[request] for request, _ in added]
         for watcher in self._watchers:
             watcher.stepped(replies, seconds)
@@ -308,13 +298,3 @@ class Scheduler:
 
     def _retry_after_s(self) -> int:
         return self._turnover.retry_after_s(len(self._waiting))
-
-
-def _is_over(reply: Reply, moment: float) -> bool:
-    return reply.cancelled or (reply.deadline is not None and moment > reply.deadline)
-
-
-def _restarted(request: Request) -> Request:
-    again = request.restarted()
-    again.started = request.started
-    return again

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
+import math
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from specdecode.errors import ConfigError
 from specdecode.serving.lengths import DraftLengths
+from specdecode.workload.loopback import is_loopback
 
 _LAST_PORT: Final = 65535
 
@@ -72,8 +73,8 @@ class ServerSettings:
             raise ConfigError(f"port={self.port}: give at most {_LAST_PORT}; 0 takes a free one")
         for name in ("max_prompt_tokens", "deadline_s", "stall_s"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name}={value}: give more than 0")
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name}={value}: give a number above 0")
         if self.api_key is not None and not self.api_key.strip():
             raise ConfigError("the API key is empty: give one, or none at all")
 
@@ -87,12 +88,7 @@ class ServerSettings:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def context(self, window: int) -> int:
         """Most tokens of a prompt and its reply, where the model's window has so many."""

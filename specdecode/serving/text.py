@@ -54,8 +54,10 @@ class TextStream:
     def _send(self, text: str) -> str:
         if self._sent.startswith(text):
             return ""
-        # What was sent cannot be taken back, should a decoder do so; the rest can come.
-        piece = text[len(_common(self._sent, text)) :]
+        if text.startswith(self._sent):
+            piece = text[len(self._sent) :]
+        else:  # what was sent cannot be taken back, should a decoder do so; the rest can come
+            piece = text[len(_common(self._sent, text)) :]
         self._sent = text
         return piece
 

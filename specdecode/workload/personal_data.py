@@ -49,46 +49,46 @@ def iban_holds(iban: str) -> bool:
     return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
 
 
-def _email(text: str) -> bool:
-    return any(not _RESERVED_DOMAIN.search(m[1]) for m in _EMAIL.finditer(text))
+Matches = Iterator[re.Match[str]]
 
 
-def _phone(text: str) -> bool:
+def _email(text: str) -> Matches:
+    yield from (m for m in _EMAIL.finditer(text) if not _RESERVED_DOMAIN.search(m[1]))
+
+
+def _phone(text: str) -> Matches:
     for pattern in (_INTERNATIONAL, _NORTH_AMERICAN):
         for match in pattern.finditer(text):
             number = _digits(match.group())
             if 9 <= len(number) <= 15 and not _FICTIONAL.search(number):
-                return True
-    return False
+                yield match
 
 
-def _iban(text: str) -> bool:
-    return any(iban_holds(m.group()) for m in _IBAN.finditer(text))
+def _iban(text: str) -> Matches:
+    yield from (m for m in _IBAN.finditer(text) if iban_holds(m.group()))
 
 
-def _card(text: str) -> bool:
+def _card(text: str) -> Matches:
     for match in _CARD.finditer(text):
         number = _digits(match.group())
         if len(set(number)) > 1 and luhn_holds(number):
-            return True
-    return False
+            yield match
 
 
-def _ipv4(text: str) -> bool:
+def _ipv4(text: str) -> Matches:
     for match in _IPV4.finditer(text):
         try:
             if ipaddress.IPv4Address(match.group()).is_global:
-                return True
+                yield match
         except ValueError:
             continue
-    return False
 
 
-def _social_security(text: str) -> bool:
-    return _SOCIAL_SECURITY.search(text) is not None
+def _social_security(text: str) -> Matches:
+    return _SOCIAL_SECURITY.finditer(text)
 
 
-_FINDERS: dict[str, Callable[[str], bool]] = {
+_FINDERS: dict[str, Callable[[str], Matches]] = {
     "email": _email,
     "phone": _phone,
     "iban": _iban,
@@ -100,10 +100,17 @@ _FINDERS: dict[str, Callable[[str], bool]] = {
 
 def personal_data(text: str) -> list[str]:
     """Kinds of personal data found, each once; not the values, so that reports repeat none."""
-    return list(_kinds(text))
+    return [kind for kind, find in _FINDERS.items() if next(find(text), None) is not None]
 
 
-def _kinds(text: str) -> Iterator[str]:
-    for kind, found in _FINDERS.items():
-        if found(text):
-            yield kind
+def personal_spans(text: str) -> list[tuple[str, int, int]]:
+    """Where it is: (kind, start, end) in order; finds that overlap are one, of the first's kind."""
+    found = [(m.start(), m.end(), kind) for kind, find in _FINDERS.items() for m in find(text)]
+    spans: list[tuple[str, int, int]] = []
+    for start, end, kind in sorted(found):
+        if spans and start < spans[-1][2]:
+            first, begin, before = spans[-1]
+            spans[-1] = (first, begin, max(end, before))
+        else:
+            spans.append((kind, start, end))
+    return spans

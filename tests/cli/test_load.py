@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
 import pytest
 from rich.console import Console
@@ -269,7 +270,7 @@ def test_cost_and_energy_are_lines_of_their_own_whether_measured_or_not():
     resources = {"scope": "this machine", "gpus": "not measured"}
     summary = {"resources": resources, "cost": cost, "energy": "not measured"}
     assert load_show._cost(cost) == "not measured (state a price with --price-per-hour)"
-    assert load_show._machine(summary)[1] == ("energy", "not measured")
+    assert load_show._machine(summary)[-1] == ("energy", "not measured")
 
     summary["cost"] = cost_of(
         price_per_hour=3.6, currency="EUR", duration_s=10.0, useful_tokens=5_000_000,
@@ -282,8 +283,8 @@ def test_cost_and_energy_are_lines_of_their_own_whether_measured_or_not():
         "0.01 EUR in all, 0.002 EUR per million useful tokens, "
         "not measured per request within the objectives"
     )
-    use, energy = load_show._machine(summary)
-    assert "GPU 0 mean 40, max 95 %, memory not measured" in use[1]
+    *_, gpu_0, energy = load_show._machine(summary)
+    assert gpu_0 == ("GPU 0", "mean 40, max 95 %, memory not measured")
     assert energy[1].startswith("20.0 J of this whole machine, 4e-06 J per useful token")
 
 
@@ -297,20 +298,70 @@ def test_small_options():
         objectives(["ttft=1", "ttft=2"])
 
 
-def test_progress_is_drawn_on_a_terminal_and_not_in_a_pipe():
+def test_progress_is_drawn_on_a_terminal_and_told_in_lines_in_a_pipe():
     progress = Progress(total=9, phase="load", now_s=3.0, sent=5, ok=2)
     progress.failed["http-429"] = 1
+    shown = {}
     for terminal in (True, False):
         stream = io.StringIO()
-        console = Console(file=stream, force_terminal=terminal, width=100)
-        with show_progress(console)(progress):
-            pass
-        assert bool(stream.getvalue()) is terminal
+        console = Console(file=stream, force_terminal=terminal, width=100, soft_wrap=True)
+        with show_progress(console, "of something")(progress):
+            progress.ok = 4
+        shown[terminal] = stream.getvalue()
+    assert "\x1b" in shown[True]
+    assert shown[False].splitlines() == [
+        "load: begins, of something",
+        "load: over, 3 s, load: sent 5 of 9, 0 in flight; 4 ok, 0 cancelled, 1 http-429 failed, "
+        "0 tokens",
+    ]
     stream = io.StringIO()
     Console(file=stream, width=100).print(progress_table(progress))
-    assert "5 of 9, 2 in flight" in stream.getvalue()
+    assert "5 of 9, 0 in flight" in stream.getvalue()
     assert "1 http-429" in stream.getvalue()
     assert "not measured" in stream.getvalue()
+
+
+def test_a_run_in_a_pipe_tells_a_log_where_it_goes_and_how_it_went(load, fake, tmp_path):
+    done = load("--json")
+    lines = done.err.splitlines()
+
+    assert json.loads(done.out)["verdict"]["status"] == "complete"
+    assert lines[0] == (f"load: begins, on {fake.url}, model toy, rows in {tmp_path / 'run'}")
+    assert "sent 4 of 4, 0 in flight; 4 ok, 0 cancelled, 0 failed" in lines[-1]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize("slo", [(), ("--slo", "ttft=30")], ids=["bare", "slo"])
+def test_no_line_for_people_is_too_long_to_read(load, slo):
+    done = load("--server-pid", os.getpid(), "--price-per-hour", 1, *slo)
+
+    assert done.code == 0
+    assert "server memory: mean" in done.out
+    assert max(map(len, done.out.splitlines())) <= 160
+
+
+def test_a_model_that_the_server_does_not_have_is_told_with_those_it_has(load, fake, tmp_path):
+    done = load("--model", "boy")
+
+    assert done.code == 2
+    assert f"{fake.url} has no model 'boy'; it lists toy" in done.err
+    assert not fake.bodies
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_server_that_lists_no_models_is_taken_at_its_users_word(load, fake):
+    fake.models = []
+
+    assert load("--model", "boy").code == 0
+    assert {body["model"] for body in fake.bodies} == {"boy"}
+
+
+@pytest.mark.parametrize("listed", [["openai/*", "x"], ["*"]], ids=["prefix", "any"])
+def test_a_pattern_stands_for_many_models(load, fake, listed):
+    fake.models = listed
+
+    assert load("--model", "openai/boy").code == 0
+    assert {body["model"] for body in fake.bodies} == {"openai/boy"}
 
 
 def test_a_summary_can_be_read_again_after_the_run(load, specdecode, tmp_path):

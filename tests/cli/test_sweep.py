@@ -61,12 +61,15 @@ def test_json_is_one_document_with_its_files(sweep):
     assert all(energy is None or energy > 0 for energy in energies)
 
 
-def test_a_partial_sweep_exits_with_1_and_names_the_arm(sweep):
+def test_a_partial_sweep_exits_with_1_and_names_the_arm(sweep, tmp_path):
     done = sweep(speculative=COST + " --k {k} --fault start")
 
     assert done.code == 1
     assert "k2 failed" in done.out
     assert "k2 failed in round 1" in done.err
+    assert done.err.startswith(f"sweep: begins, 3 arms, 2 rounds, results in {tmp_path / 's'}\n")
+    assert "sweep: over, 4 of 12 cells; round 2, plain: concurrency" in done.err
+    assert "failed: k2, k4" in done.err or "failed: k4, k2" in done.err
     assert done.out.splitlines()[-1] == "partial: 4 of 12 cells whole, 8 not measured"
     assert "k2: not measured at 1, 3" in done.out
     assert "recommended" not in done.out, "nothing was compared"
@@ -264,7 +267,7 @@ def test_what_is_recommended_is_in_force_in_a_server_that_reads_it(
         [sys.executable, "-m", "specdecode", "serve", *arguments, "--draft-lengths", str(written)]
     )
     with ServerProcess(command, tmp_path / "log") as server:
-        told = httpx.get(server.url + "/server_info").json()
+        told = httpx.get(server.url + "/server_info", timeout=60).json()
         assert told["draft_lengths"] == [[1, 1, 2], [2, 1024, 0]]
         assert told["num_speculative_tokens"] == 2
         body = {"prompt": "the house is", "max_tokens": 9, "ignore_eos": True}

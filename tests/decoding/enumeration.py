@@ -42,6 +42,13 @@ class ScriptedDrafter(SelfDrafter):
 
         return super().propose(contexts, wanted, scripted)
 
+    def propose_rows(self, rows, contexts, wanted, sample):
+        whole, self.paths = self.paths, [self.paths[row] for row in rows]
+        try:
+            return super().propose_rows(rows, contexts, wanted, sample)
+        finally:
+            self.paths = whole
+
     def keep_rows(self, rows):
         super().keep_rows(rows)
         self.paths = [self.paths[row] for row in rows]

@@ -116,10 +116,10 @@ class RaggedExplorer(Explorer):
         self.wanted, self.index = [], 0
         propose = GuardedDrafter.propose
 
-        def noted(drafter, contexts, wanted, sample):
+        def noted(drafter, contexts, wanted, sample, rows=None):
             room = getattr(drafter._drafter, "room", lambda _contexts, most: most)
             self.wanted, self.index = room(contexts, wanted), 0
-            return propose(drafter, contexts, wanted, sample)
+            return propose(drafter, contexts, wanted, sample, rows)
 
         monkeypatch.setattr(GuardedDrafter, "propose", noted)
         monkeypatch.setattr(draft_sampling, "inverse_cdf", self._draft)

@@ -8,7 +8,16 @@ import torch
 from specdecode.errors import ConfigError, ModelMismatchError
 from specdecode.models import KVCache, load_model
 from specdecode.models.generic import TransformersNetwork, refuse_unsupported
-from specdecode.models.linear import dense, fastest_exact, int4, int8, packed, rescored
+from specdecode.models.linear import (
+    dense,
+    fastest_exact,
+    int4,
+    int4_rounded,
+    int8,
+    int8_rounded,
+    packed,
+    rescored,
+)
 from specdecode.models.llama import LlamaNetwork
 from tests.tiny_models import CONFIGS, write_tiny_model
 
@@ -120,23 +129,32 @@ def test_quantised_products_stay_near_the_weights(make, dtype):
     assert 0 < error < (0.12 if make is int4 else 0.02)
 
 
-def test_int4_kernel_and_its_portable_form_compute_the_same():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(
+    ("kernel", "portable"), [(int4, int4_rounded), (int8, int8_rounded)], ids=["int4", "int8"]
+)
+def test_a_quantised_kernel_and_its_portable_form_compute_the_same(kernel, portable, dtype):
     generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(64, 96, generator=generator)
-    x = torch.randn(5, 96, generator=generator).to(torch.bfloat16)
+    weight = torch.randn(64, 96, generator=generator).bfloat16().to(dtype)
+    x = torch.randn(5, 2, 96, generator=generator).bfloat16().to(dtype)
 
-    kernel = int4(weight.to(torch.bfloat16))(x).float()
-    portable = int4(weight.to(torch.bfloat16).float())(x.float())
+    found, expected = kernel(weight)(x), portable(weight.float())(x.float())
 
-    torch.testing.assert_close(kernel, portable, rtol=0.03, atol=0.15)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0.03, atol=0.15)
 
 
-def test_packed_products_equal_plain_ones():
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float32, 1e-5)])
+def test_packed_products_equal_plain_ones(dtype, tolerance):
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("this processor has no bfloat16 products in oneDNN")
-    weight, x = torch.randn(48, 32).bfloat16(), torch.randn(5, 32).bfloat16()
+    generator = torch.Generator().manual_seed(4)
+    weight = torch.randn(48, 32, generator=generator).to(dtype)
+    x = torch.randn(5, 32, generator=generator).to(dtype)
 
-    torch.testing.assert_close(packed(weight)(x), dense(weight)(x), rtol=0.02, atol=0.02)
+    found, expected = packed(weight)(x), dense(weight)(x)
+
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +191,7 @@ def test_a_rescored_head_is_exact_where_it_leads_and_coarse_elsewhere(rows):
 
 
 def test_a_rescored_head_of_a_small_vocabulary_is_exact():
-    weight, x = torch.randn(96, 64), torch.randn(1, 1, 64)
+    generator = torch.Generator().manual_seed(5)
+    weight, x = torch.randn(96, 64, generator=generator), torch.randn(1, 1, 64, generator=generator)
 
     torch.testing.assert_close(rescored(int4)(weight)(x), dense(weight)(x))

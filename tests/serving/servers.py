@@ -40,7 +40,7 @@ class Running:
         self.server: uvicorn.Server = make_server(self.service, self.settings, self._ready)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
-        assert self.bound.wait(30)
+        assert self.bound.wait(60)
 
     def _ready(self, host, port) -> None:
         self.host, self.port = host, port
@@ -56,7 +56,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self.thread.join(30)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -69,7 +69,7 @@ def serving(engine, **settings):
         running.stop()
 
 
-def eventually(condition, seconds=20.0) -> None:
+def eventually(condition, seconds=60.0) -> None:
     """Wait until something holds that other threads bring about."""
     end = time.monotonic() + seconds
     while not condition():

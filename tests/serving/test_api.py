@@ -221,7 +221,7 @@ def test_prompts_as_token_ids_and_several_at_once(server):
 
 def test_models_version_health_and_what_is_in_force(server):
     def get(path):
-        return httpx.get(server.url + path).json()
+        return httpx.get(server.url + path, timeout=60).json()
 
     (model,) = get("/v1/models")["data"]
     assert (model["id"], model["owned_by"], model["max_model_len"]) == (NAME, "specdecode", 256)
@@ -240,10 +240,10 @@ def test_metrics_count_what_was_answered(engine_folder):
         header = {"X-Specdecode-Category": "coding"}
         asked = [{**ASK, "seed": seed} for seed in range(3)]
         answers = [
-            httpx.post(fresh.url + "/v1/completions", json=ask, headers=header).json()
+            httpx.post(fresh.url + "/v1/completions", json=ask, headers=header, timeout=60).json()
             for ask in asked
         ]
-        text = httpx.get(fresh.url + "/metrics").text
+        text = httpx.get(fresh.url + "/metrics", timeout=60).text
 
     def value(name, **labels):
         labels = {"engine": "0", "model_name": NAME, **labels}

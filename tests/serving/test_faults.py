@@ -22,7 +22,7 @@ LONG = {**ASK, "max_tokens": 200}
 def send(server, body, path="/v1/completions") -> socket.socket:
     """A request over a bare socket, which can be closed at any moment."""
     data = json.dumps(body).encode()
-    connection = socket.create_connection((server.host, server.port), timeout=30)
+    connection = socket.create_connection((server.host, server.port), timeout=60)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     return connection
@@ -33,7 +33,7 @@ def is_idle(server) -> bool:
 
 
 def aborted(server) -> float:
-    text = httpx.get(server.url + "/metrics").text
+    text = httpx.get(server.url + "/metrics", timeout=60).text
     found = [
         line
         for line in text.splitlines()
@@ -48,19 +48,19 @@ def passes(server) -> int:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_gone_before_the_first_byte_frees_its_slot(slow, stream):
-    server = slow(slots=1)
+    server = slow(0.05, slots=1)  # the whole reply would take ten seconds
     connection = send(server, {**LONG, "stream": stream})
     eventually(lambda: server.scheduler.running == 1)
 
     connection.close()
 
-    eventually(lambda: is_idle(server), 3)
+    eventually(lambda: is_idle(server))
     assert passes(server) < 150
     assert aborted(server) == 1
 
 
 def test_a_client_gone_while_it_waits_is_never_decoded(slow):
-    server = slow(slots=1)
+    server = slow(0.05, slots=1)
     first = send(server, {**LONG, "stream": True})
     eventually(lambda: server.scheduler.running == 1)
     second = send(server, LONG)
@@ -71,11 +71,12 @@ def test_a_client_gone_while_it_waits_is_never_decoded(slow):
     eventually(lambda: server.scheduler.waiting == 0)
     assert server.scheduler.running == 1
     first.close()
-    eventually(lambda: is_idle(server), 3)
+    eventually(lambda: is_idle(server))
+    assert passes(server) < 150
 
 
 def test_a_client_gone_in_the_middle_of_a_stream(slow):
-    server = slow(slots=1)
+    server = slow(0.05, slots=1)
     connection = send(server, {**LONG, "stream": True})
     seen = b""
     while seen.count(b"data: ") < 5:
@@ -83,7 +84,7 @@ def test_a_client_gone_in_the_middle_of_a_stream(slow):
 
     connection.close()
 
-    eventually(lambda: is_idle(server), 3)
+    eventually(lambda: is_idle(server))
     assert passes(server) < 150
     assert post(server, "/v1/completions", **ASK).status_code == 200
 
@@ -96,7 +97,7 @@ def test_a_client_gone_before_done(slow):
         seen += connection.recv(1)
     connection.close()
 
-    eventually(lambda: is_idle(server), 3)
+    eventually(lambda: is_idle(server))
     answer = post(server, "/v1/completions", **ASK)
     assert answer.json()["choices"][0]["finish_reason"] == "length"
 
@@ -115,21 +116,21 @@ def test_a_neighbour_of_clients_that_go_gets_what_it_would_get_alone(slow):
         other = send(server, {**LONG, "seed": seed, "stream": True})
         other.recv(10)
         other.close()
-    thread.join(30)
+    thread.join(60)
 
     assert results[0]["choices"] == alone["choices"]
 
 
 def test_a_slow_reader_delays_nobody_and_gets_everything(slow):
-    server = slow(0.002, slots=2)
+    server = slow(0.002, slots=2, stall_s=600.0)  # if it waited for the reader, then for long
     reader = send(server, {**LONG, "stream": True, "logprobs": 20})
     started = time.monotonic()
 
     assert post(server, "/v1/completions", **ASK).status_code == 200
 
     eventually(lambda: is_idle(server))
-    assert time.monotonic() - started < 20
-    reader.settimeout(10)
+    assert time.monotonic() - started < 120
+    reader.settimeout(60)
     seen = b""
     while b"[DONE]" not in seen:
         seen += (piece := reader.recv(2000))
@@ -172,12 +173,12 @@ def test_a_crowd_against_a_small_queue(slow):
             assert answer.json()["error"]["type"] == "rate_limit_error"
         else:
             assert answer.json()["usage"]["completion_tokens"] == 12
-    assert is_idle(server)
+    eventually(lambda: is_idle(server))
 
 
 def test_a_body_that_stops_coming_is_not_waited_for(slow):
     server = slow(slots=1, stall_s=0.3)
-    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
         head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
         connection.sendall(head)
 
@@ -185,7 +186,7 @@ def test_a_body_that_stops_coming_is_not_waited_for(slow):
 
 
 def test_a_request_past_its_deadline_is_told_so(slow):
-    server = slow(slots=1, deadline_s=0.5)
+    server = slow(slots=1, deadline_s=1.0)  # a whole reply takes four seconds
     whole = post(server, "/v1/completions", **LONG)
     streamed = post(server, "/v1/completions", **LONG, stream=True)
 
@@ -194,26 +195,27 @@ def test_a_request_past_its_deadline_is_told_so(slow):
     *_, last, done = [line for line in streamed.text.split("\n\n") if line]
     assert json.loads(last.removeprefix("data: "))["error"]["type"] == "timeout_error"
     assert done == "data: [DONE]"
-    assert is_idle(server)
+    eventually(lambda: is_idle(server))
 
 
 def test_what_was_accepted_is_finished_before_the_server_stops(slow):
-    server = slow(slots=1)
+    server = slow(0.5, slots=1)  # until all are there, however long their clients take
     with ThreadPoolExecutor(4) as pool:
         asked = [
             pool.submit(post, server, "/v1/completions", **{**ASK, "seed": seed, "max_tokens": 30})
             for seed in range(4)
         ]
         eventually(lambda: server.scheduler.running + server.scheduler.waiting == 4)
+        server.engine.target.network.seconds = 0.02
         server.server.should_exit = True
         answers = [future.result() for future in asked]
 
     assert [a.json()["usage"]["completion_tokens"] for a in answers] == [30] * 4
-    server.thread.join(10)
+    server.thread.join(60)
     assert not server.thread.is_alive()
     assert not server.scheduler.is_alive
     with pytest.raises(httpx.ConnectError):
-        httpx.get(server.url + "/health")
+        httpx.get(server.url + "/health", timeout=60)
 
 
 def test_stopping_at_once_tells_everyone(slow):
@@ -221,11 +223,11 @@ def test_stopping_at_once_tells_everyone(slow):
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(post, server, "/v1/completions", **LONG) for _ in range(2)]
         eventually(lambda: server.scheduler.running + server.scheduler.waiting == 2)
-        assert server.scheduler.stop(finish=False, timeout_s=10)
+        assert server.scheduler.stop(finish=False, timeout_s=60)
         codes = [future.result().status_code for future in asked]
 
     assert codes == [503, 503]
-    assert httpx.get(server.url + "/health").status_code == 503
+    assert httpx.get(server.url + "/health", timeout=60).status_code == 503
     assert post(server, "/v1/completions", **ASK).status_code == 503
 
 
@@ -235,6 +237,14 @@ class Fails:
     def __init__(self, network, error, when) -> None:
         self._network, self._error, self._when = network, error, when
         self.device, self.vocab_size = network.device, network.vocab_size
+
+    @property
+    def seconds(self):
+        return self._network.seconds
+
+    @seconds.setter
+    def seconds(self, seconds):
+        self._network.seconds = seconds
 
     def forward(self, tokens, starts, cache, select=None):
         if self._when(tokens, starts):
@@ -268,6 +278,8 @@ def test_a_step_that_fails_ends_as_few_replies_as_can_be(slow, error, codes):
         hit = len(starts) == 3 and not failed
         if hit:
             failed.append(True)
+        elif not failed:
+            time.sleep(0.2)  # or the first reply is over before the third one has begun
         return hit
 
     object.__setattr__(server.engine.target, "network", Fails(good, error, when))
@@ -275,4 +287,4 @@ def test_a_step_that_fails_ends_as_few_replies_as_can_be(slow, error, codes):
 
     assert sorted(a.status_code for a in answers) == codes
     assert post(server, "/v1/completions", **ASK).status_code == 200
-    assert httpx.get(server.url + "/health").status_code == 200
+    assert httpx.get(server.url + "/health", timeout=60).status_code == 200

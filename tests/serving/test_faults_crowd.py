@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import httpx
 import psutil
 import pytest
 
 from pipelines.soak.raw_http import connected, header_of, post, read_until, reset, status_of
-from pipelines.soak.served import served
 from specdecode.measurement.records import read_records
 from specdecode.workload.load.faults import CONNECTION, INTERRUPTED
 from specdecode.workload.load.journal import ROWS, SPOOL
+from specdecode.workload.server_process import ServerProcess, own_server
 from tests.serving.servers import eventually
 from tests.serving.test_api import ASK
 from tests.tiny_models import write_tiny_model
@@ -48,8 +50,9 @@ def server(tiny, tmp_path_factory):
         "float32",
         *limits,
     ]
-    folder, quiet = tmp_path_factory.mktemp("server"), {"OMP_NUM_THREADS": "1"}
-    with served(options, folder, environment=quiet) as running:
+    made = own_server(*options)
+    quiet = replace(made, env={**made.env, "OMP_NUM_THREADS": "1"}, stop_s=60.0)
+    with ServerProcess(quiet, tmp_path_factory.mktemp("server") / "log") as running:
         yield running
         assert running.stop() == 0
 
@@ -128,7 +131,7 @@ def crowd(url: str) -> tuple[int, int]:
 
 
 def test_a_thousand_at_once_against_a_queue_of_32(server):
-    held = Held(server.process.pid)
+    held = Held(server.pid)
     crowd(server.url)  # the first one makes threads and buffers that stay
     eventually(lambda: is_idle(server.url), 60)
     before, memory = held.now(), held.private_bytes
@@ -146,14 +149,14 @@ def test_a_thousand_at_once_against_a_queue_of_32(server):
     eventually(lambda: held.now() <= before, 60)
     # 2 000 requests that left 10 kB each behind would show; what the allocator keeps does not.
     assert held.private_bytes - memory < 20e6
-    assert httpx.get(server.url + "/health").status_code == 200
+    assert httpx.get(server.url + "/health", timeout=60).status_code == 200
     answer = httpx.post(server.url + "/v1/completions", json=ASKED, timeout=60)
     assert answer.json()["usage"]["completion_tokens"] == TOKENS
 
 
 def test_a_thousand_clients_that_go_leave_nothing_behind(server):
     """Before the first byte, in the middle, before [DONE]; by an end and by a reset."""
-    held = Held(server.process.pid)
+    held = Held(server.pid)
     ask = {**ASKED, "max_tokens": 200, "stream": True}
     marks = (None, b"data: ", b'"length"')
 
@@ -188,7 +191,7 @@ def lines(path):
 def test_the_load_client_ends_by_itself_when_the_server_is_killed(tiny, tmp_path):
     """`specdecode load` against `specdecode serve`, both as processes; kill -9 in the middle."""
     folder, options = tmp_path / "run", ["--target", str(tiny), "--draft", "self-int8"]
-    with served([*options, "--slots", "2"], tmp_path) as server:
+    with ServerProcess(own_server(*options, "--slots", "2"), tmp_path / "log") as server:
         command = [
             *(sys.executable, "-m", "specdecode", "load", server.url, "--concurrency", "4"),
             *("--requests", "100000", "--input-tokens", "8", "--max-tokens", "40", "--ignore-eos"),
@@ -198,7 +201,7 @@ def test_the_load_client_ends_by_itself_when_the_server_is_killed(tiny, tmp_path
         def kill():
             with contextlib.suppress(AssertionError):
                 eventually(lambda: lines(folder / SPOOL) > 20, 120)
-            server.process.send_signal(signal.SIGKILL)
+            os.kill(server.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()

@@ -285,7 +285,7 @@ class Useless(SelfDrafter):
             return sample(-100 * logits, drawn, index)
 
         if max(wanted):
-            time.sleep(0.02)
+            time.sleep(0.05)
         return super().propose(contexts, wanted, worst)
 
 
@@ -296,8 +296,8 @@ def test_a_server_with_a_useless_draft_goes_on_without_it(engine_folder):
         answer = post(server, "/v1/completions", **{**ASK, "max_tokens": 150}).json()
         after = post(server, "/v1/completions", **ASK).json()
 
-        text = httpx.get(server.url + "/metrics").text
-        info = httpx.get(server.url + "/server_info").json()
+        text = httpx.get(server.url + "/metrics", timeout=60).text
+        info = httpx.get(server.url + "/server_info", timeout=60).json()
 
     told = answer["metrics"]["acceptance_guard"]
     assert told["switches"][0].startswith("plain after token")

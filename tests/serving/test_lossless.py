@@ -33,7 +33,8 @@ def ask(server, index):
     sampling = {**CELLS[index % len(CELLS)], "seed": index}
     body = {"model": NAME, "prompt": prompt, "max_tokens": LENGTH, "ignore_eos": True, **sampling}
     if index % 5 == 0:
-        with httpx.stream("POST", server.url + "/v1/completions", json={**body, "stream": True}):
+        url = server.url + "/v1/completions"
+        with httpx.stream("POST", url, json={**body, "stream": True}, timeout=120):
             pass
     answer = httpx.post(
         server.url + "/v1/completions", json={**body, "return_token_ids": True}, timeout=120

@@ -107,14 +107,14 @@ def test_content_in_parts_is_joined(strict):
     "body", [b"", b"{", b"[]", b'"x"', b"\xff\xfe", b"[" * 2900, json.dumps(ASK).encode()[:-1]]
 )
 def test_a_body_that_is_no_json_object(strict, body):
-    told(httpx.post(strict.url + "/v1/completions", content=body), 400)
+    told(httpx.post(strict.url + "/v1/completions", content=body, timeout=60), 400)
 
 
 def test_an_oversized_body_is_not_read(strict):
     body = json.dumps({**ASK, "prompt": "the " * 1000}).encode()
 
-    declared = httpx.post(strict.url + "/v1/completions", content=body)
-    undeclared = httpx.post(strict.url + "/v1/completions", content=iter([body]))
+    declared = httpx.post(strict.url + "/v1/completions", content=body, timeout=60)
+    undeclared = httpx.post(strict.url + "/v1/completions", content=iter([body]), timeout=60)
 
     assert "3000 bytes" in told(declared, 413)
     assert "3000 bytes" in told(undeclared, 413)
@@ -122,8 +122,8 @@ def test_an_oversized_body_is_not_read(strict):
 
 def test_another_model_and_another_route(strict):
     assert NAME in told(post(strict, "/v1/completions", **{**ASK, "model": "x"}), 404, "model")
-    assert "/v1/completions" in told(httpx.get(strict.url + "/v1/nothing"), 404)
-    told(httpx.get(strict.url + "/v1/completions"), 405)
+    assert "/v1/completions" in told(httpx.get(strict.url + "/v1/nothing", timeout=60), 404)
+    told(httpx.get(strict.url + "/v1/completions", timeout=60), 405)
 
 
 def test_an_api_key_guards_what_costs_and_what_tells(engine_folder):
@@ -131,7 +131,7 @@ def test_an_api_key_guards_what_costs_and_what_tells(engine_folder):
 
         def get(path, key=None):
             headers = {} if key is None else {"Authorization": f"Bearer {key}".encode()}
-            return httpx.get(locked.url + path, headers=headers).status_code
+            return httpx.get(locked.url + path, headers=headers, timeout=60).status_code
 
         told(post(locked, "/v1/completions", **ASK), 401)
         assert get("/v1/models") == get("/v1/models", "wrong") == get("/server_info") == 401
@@ -139,13 +139,18 @@ def test_an_api_key_guards_what_costs_and_what_tells(engine_folder):
         assert get("/v1/models", "säcret") == 200
 
 
+@pytest.fixture(scope="module")
+def secret(engine_folder):
+    with serving(tiny_engine(engine_folder), slots=1, api_key="secret") as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     ("header", "status"),
     [("Bearer secret", 200), ("bearer  secret", 200), ("secret", 401), ("Basic secret", 401)],
 )
-def test_a_key_comes_as_a_bearer_token(engine_folder, header, status):
-    with serving(tiny_engine(engine_folder), slots=1, api_key="secret") as locked:
-        answer = httpx.get(locked.url + "/v1/models", headers={"Authorization": header})
+def test_a_key_comes_as_a_bearer_token(secret, header, status):
+    answer = httpx.get(secret.url + "/v1/models", headers={"Authorization": header}, timeout=60)
 
     assert answer.status_code == status
 
@@ -154,7 +159,7 @@ def test_what_no_answer_can_carry_is_not_quoted(strict):
     body = json.dumps({**ASK, "model": "\ud800"})
 
     assert "'?'" in json.dumps(ApiError(404, "no model '\ud800'").body(), ensure_ascii=False)
-    told(httpx.post(strict.url + "/v1/completions", content=body), 400)
+    told(httpx.post(strict.url + "/v1/completions", content=body, timeout=60), 400)
 
 
 @pytest.mark.parametrize(

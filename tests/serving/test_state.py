@@ -24,6 +24,8 @@ def state(running):
 
 def held_bytes(metrics) -> float:
     (value,) = metrics.gauge("specdecode:kv_cache_bytes").values()
+    (own,) = metrics.gauge("specdecode:draft_kv_cache_bytes").values()
+    assert own == 0, "this draft uses the target's cache"
     return value
 
 

@@ -124,7 +124,8 @@ def test_a_stream_that_never_ends_is_only_alive():
 def test_a_fault_that_strikes_only_requests_with_tools():
     sound, broken = json_reply(VLLM.body()), json_reply(VLLM.body(choices=[]))
     with WireServer({CHAT: only_if(lambda r: "tools" in r.json, broken, sound)}) as server:
-        replies = [httpx.post(server.url + CHAT[1], json=j).json() for j in ({}, {"tools": []})]
+        url, asked = server.url + CHAT[1], ({}, {"tools": []})
+        replies = [httpx.post(url, json=body, timeout=60).json() for body in asked]
 
     assert [len(reply["choices"]) for reply in replies] == [1, 0]
 

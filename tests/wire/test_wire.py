@@ -32,7 +32,7 @@ REPLY = "".join(TEXTS)
 @cache
 def client():
     """One for all tests: making one reads every certificate of the machine."""
-    return httpx.Client()
+    return httpx.Client(timeout=60)
 
 
 class Read:
@@ -50,7 +50,7 @@ class Read:
 
     def _read(self, url):
         body = {"stream": True, "stream_options": {"include_usage": True}}
-        with client().stream("POST", url + CHAT[1], json=body, timeout=10) as response:
+        with client().stream("POST", url + CHAT[1], json=body, timeout=60) as response:
             self.status = response.status_code
             for some in response.iter_raw():
                 for found in self.parser.feed(some):
@@ -166,7 +166,7 @@ class TestFaults:
         assert issubclass(read.broke, httpx.NetworkError | httpx.RemoteProtocolError)
 
     def test_headers_that_are_late(self):
-        late = WireServer({CHAT: late_headers(json_reply({}), 5)})
+        late = WireServer({CHAT: late_headers(json_reply({}), 3600)})
         with late as server, pytest.raises(httpx.ReadTimeout):
             client().post(server.url + CHAT[1], json={}, timeout=0.2)
 
@@ -182,7 +182,7 @@ class TestServer:
         with WireServer({CHAT: stream([b": ping\n\n"] * 2000, delay_s=0.01)}) as server:
             with client().stream("POST", server.url + CHAT[1], json={}) as response:
                 next(response.iter_raw())
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while not server.gone and time.monotonic() < until:
                 time.sleep(0.01)
 

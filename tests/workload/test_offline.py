@@ -225,7 +225,7 @@ def test_a_killed_process_loses_at_most_the_generation_in_flight(tmp_path: Path)
         target=_run_until_killed, args=(tmp_path,)
     )
     process.start()
-    process.join(120)
+    process.join(300)
 
     assert process.exitcode == -signal.SIGKILL
     assert Lab(tmp_path).run() == Measured(total=24, resumed=7, written=17, failed=0)

@@ -62,15 +62,36 @@ class Adapter(Protocol):
         """Whether its configuration keeps the target's distribution."""
 
 
-HEALTH, MODELS, VERSION = "/health", "/v1/models", "/version"
+class OpenAiRoutes:
+    """What adapters of servers with OpenAI's routes do alike, where nothing better is known.
 
-
-def with_usage(*, stream: bool) -> dict[str, Any]:
-    """Counts ride on the last event of a stream, most of them only if the usage is asked for.
-
-    Servers refuse the option where nothing streams.
+    Attributes:
+        name: of the engine.
+        silence: why its replies tell nothing of drafting.
     """
-    return {"stream_options": {"include_usage": True}} if stream else {}
+
+    name: EngineName
+    silence: str
+
+    def request_fields(self, *, stream: bool) -> dict[str, Any]:
+        """See `Adapter`.
+
+        Counts ride on the last event of a stream, most of them only if the usage is asked for.
+        Servers refuse the option where nothing streams.
+        """
+        return {"stream_options": {"include_usage": True}} if stream else {}
+
+    def of_reply(
+        self, payloads: Iterable[Payload], version: str | None = None
+    ) -> RequestSpeculation:
+        """See `Adapter`."""
+        failed = last_with(payloads)[1]
+        return RequestSpeculation.nothing(
+            source(self.name, version, "reply"), failed or self.silence
+        )
+
+
+HEALTH, MODELS, VERSION = "/health", "/v1/models", "/version"
 
 
 def source(engine: str, version: str | Unknown | None, where: str) -> str:

@@ -70,7 +70,7 @@ async def detect(
     base_url: str,
     *,
     api_key: str | None = None,
-    timeout_s: float = 5.0,
+    timeout_s: float = 15.0,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Detected:
     """Ask a server what it is.

@@ -6,24 +6,18 @@ several steps in one and one step in several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from specdecode.workload.engines.adapter import (
     HEALTH,
     MODELS,
     VERSION,
     EngineName,
-    Payload,
-    last_with,
+    OpenAiRoutes,
     source,
     version_at,
-    with_usage,
 )
 from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import AcceptanceRule
-from specdecode.workload.engines.speculation import RequestSpeculation
 from specdecode.workload.engines.state import ServerState, listed_context, ready, served
 from specdecode.workload.engines.unknown import Unknown
 
@@ -34,15 +28,12 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class Generic:
+class Generic(OpenAiRoutes):
     """Adapter of a server that is none of the known engines."""
 
     name: EngineName = "generic"
+    silence: str = _WHY
     paths: tuple[str, ...] = (HEALTH, VERSION, MODELS, METRICS)
-
-    def request_fields(self, *, stream: bool) -> dict[str, Any]:
-        """See `Adapter`."""
-        return with_usage(stream=stream)
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`. Nothing shows that a server is unknown."""
@@ -52,13 +43,6 @@ class Generic:
     def version(self, facts: Facts) -> str | Unknown:
         """See `Adapter`."""
         return version_at(facts, VERSION, "version")
-
-    def of_reply(
-        self, payloads: Iterable[Payload], version: str | None = None
-    ) -> RequestSpeculation:
-        """See `Adapter`."""
-        failed = last_with(payloads)[1]
-        return RequestSpeculation.nothing(source(self.name, version, "reply"), failed or _WHY)
 
     def between(self, before: Facts, after: Facts) -> Interval:
         """See `Adapter`."""

@@ -22,13 +22,13 @@ from specdecode.workload.engines.adapter import (
     HEALTH,
     MODELS,
     EngineName,
+    OpenAiRoutes,
     Payload,
     last_with,
     metric_names,
     owner,
     source,
     version_at,
-    with_usage,
 )
 from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
@@ -75,15 +75,12 @@ _NO_PREEMPTION = Unknown("llama.cpp has no counter of preemptions; it queues ins
 _HIDDEN = "/props shows the defaults of a request, not what the server was started with"
 
 
-class LlamaCpp:
+class LlamaCpp(OpenAiRoutes):
     """Adapter of llama.cpp's server."""
 
     name: EngineName = "llama.cpp"
+    silence: str = _NO_TIMINGS
     paths: tuple[str, ...] = (HEALTH, MODELS, METRICS, PROPS, SLOTS)
-
-    def request_fields(self, *, stream: bool) -> dict[str, Any]:
-        """See `Adapter`."""
-        return with_usage(stream=stream)
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
@@ -107,7 +104,7 @@ class LlamaCpp:
         found, failed = last_with(payloads, "timings")
         timings = None if found is None else found["timings"]
         if not isinstance(timings, Mapping):
-            return RequestSpeculation.nothing(where, failed or _NO_TIMINGS)
+            return RequestSpeculation.nothing(where, failed or self.silence)
         if timings.get("draft_n") is None:
             return RequestSpeculation.nothing(where, _NO_DRAFT)
         accepted = count(timings.get("draft_n_accepted"), "draft_n_accepted")

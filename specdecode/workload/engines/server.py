@@ -48,7 +48,7 @@ class Server:
         base_url: str,
         *,
         api_key: str | None = None,
-        timeout_s: float = 5.0,
+        timeout_s: float = 15.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if not timeout_s > 0:

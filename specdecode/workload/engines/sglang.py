@@ -21,12 +21,12 @@ from specdecode.workload.engines.adapter import (
     HEALTH,
     MODELS,
     EngineName,
+    OpenAiRoutes,
     Payload,
     last_with,
     metric_names,
     owner,
     source,
-    with_usage,
 )
 from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
@@ -78,15 +78,16 @@ _USAGE = "completion_tokens_details"
 _CONTEXT = "context_length in /server_info"
 
 
-class Sglang:
+class Sglang(OpenAiRoutes):
     """Adapter of SGLang."""
 
     name: EngineName = "sglang"
+    silence: str = _NOT_TOLD
     paths: tuple[str, ...] = (HEALTH, MODELS, METRICS, INFO, OLD_INFO)
 
     def request_fields(self, *, stream: bool) -> dict[str, Any]:
         """See `Adapter`."""
-        return {**with_usage(stream=stream), "return_spec_tokens_details": True}
+        return {**super().request_fields(stream=stream), "return_spec_tokens_details": True}
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
@@ -118,7 +119,7 @@ class Sglang:
             where, details = source(self.name, version, "meta_info"), found.get("meta_info")
         if not isinstance(details, Mapping) or not any(n in details for n in (*_STEPS, *_ACCEPTED)):
             told = None if failed else _of_usage(source(self.name, version, _USAGE), kept)
-            return told or RequestSpeculation.nothing(where, failed or _NOT_TOLD)
+            return told or RequestSpeculation.nothing(where, failed or self.silence)
         return _counts(where, details)
 
     def between(self, before: Facts, after: Facts) -> Interval:

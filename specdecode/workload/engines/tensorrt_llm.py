@@ -9,27 +9,21 @@ Replies tell nothing of drafting. The server counts drafted and accepted tokens,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from specdecode.workload.engines.adapter import (
     HEALTH,
     MODELS,
     VERSION,
     EngineName,
-    Payload,
-    last_with,
+    OpenAiRoutes,
     metric_names,
     owner,
     source,
     version_at,
-    with_usage,
 )
 from specdecode.workload.engines.facts import Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.metrics_text import Scrape
 from specdecode.workload.engines.rule import AcceptanceRule, acceptance_rule
-from specdecode.workload.engines.speculation import RequestSpeculation
 from specdecode.workload.engines.state import (
     Options,
     Readings,
@@ -60,20 +54,16 @@ _MISSING = {
     "prefix_queried_tokens": Unknown("TensorRT-LLM counts blocks of its prefix cache, no tokens"),
     "prefix_hit_tokens": Unknown("TensorRT-LLM counts blocks of its prefix cache, no tokens"),
 }
-_SILENT = "TensorRT-LLM's replies tell nothing of drafting"
 _HIDDEN = "its metrics do not show relaxed acceptance"
 _INFOS = ("model", "parallel", "speculative", "kv_cache", "cache")
 
 
-class TensorRtLlm:
+class TensorRtLlm(OpenAiRoutes):
     """Adapter of TensorRT-LLM."""
 
     name: EngineName = "tensorrt-llm"
+    silence: str = "TensorRT-LLM's replies tell nothing of drafting"
     paths: tuple[str, ...] = (HEALTH, VERSION, MODELS, METRICS)
-
-    def request_fields(self, *, stream: bool) -> dict[str, Any]:
-        """See `Adapter`."""
-        return with_usage(stream=stream)
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
@@ -82,13 +72,6 @@ class TensorRtLlm:
     def version(self, facts: Facts) -> str | Unknown:
         """See `Adapter`."""
         return version_at(facts, VERSION, "version")
-
-    def of_reply(
-        self, payloads: Iterable[Payload], version: str | None = None
-    ) -> RequestSpeculation:
-        """See `Adapter`."""
-        failed = last_with(payloads)[1]
-        return RequestSpeculation.nothing(source(self.name, version, "reply"), failed or _SILENT)
 
     def between(self, before: Facts, after: Facts) -> Interval:
         """See `Adapter`."""

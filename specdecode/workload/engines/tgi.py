@@ -7,24 +7,18 @@ drafts. The number of observations is no number of steps: the pass over the prom
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from specdecode.workload.engines.adapter import (
     HEALTH,
     MODELS,
     EngineName,
-    Payload,
-    last_with,
+    OpenAiRoutes,
     metric_names,
     source,
     version_at,
-    with_usage,
 )
 from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
 from specdecode.workload.engines.rule import AcceptanceRule, acceptance_rule
-from specdecode.workload.engines.speculation import RequestSpeculation
 from specdecode.workload.engines.state import (
     Readings,
     ServerState,
@@ -51,15 +45,12 @@ _PREFIX = Unknown("TGI has no counter of its prefix cache")
 _PREEMPTION = Unknown("TGI does not preempt; it queues instead")
 
 
-class Tgi:
+class Tgi(OpenAiRoutes):
     """Adapter of TGI."""
 
     name: EngineName = "tgi"
+    silence: str = "TGI's replies tell nothing of drafting"
     paths: tuple[str, ...] = (HEALTH, MODELS, METRICS, INFO)
-
-    def request_fields(self, *, stream: bool) -> dict[str, Any]:
-        """See `Adapter`."""
-        return with_usage(stream=stream)
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
@@ -75,14 +66,6 @@ class Tgi:
     def version(self, facts: Facts) -> str | Unknown:
         """See `Adapter`."""
         return version_at(facts, INFO, "version")
-
-    def of_reply(
-        self, payloads: Iterable[Payload], version: str | None = None
-    ) -> RequestSpeculation:
-        """See `Adapter`."""
-        failed = last_with(payloads)[1]
-        reason = failed or "TGI's replies tell nothing of drafting"
-        return RequestSpeculation.nothing(source(self.name, version, "reply"), reason)
 
     def between(self, before: Facts, after: Facts) -> Interval:
         """See `Adapter`."""

@@ -19,6 +19,7 @@ from specdecode.workload.engines.adapter import (
     MODELS,
     VERSION,
     EngineName,
+    OpenAiRoutes,
     Payload,
     choices_of,
     last_with,
@@ -26,7 +27,6 @@ from specdecode.workload.engines.adapter import (
     owner,
     source,
     version_at,
-    with_usage,
 )
 from specdecode.workload.engines.facts import METRICS, Facts
 from specdecode.workload.engines.interval import CounterNames, Interval, interval
@@ -77,15 +77,12 @@ _NOT_TOLD = (
 _NULL = "speculative_decoding is null: several replies or prompts at once, or nothing was drafted"
 
 
-class Vllm:
+class Vllm(OpenAiRoutes):
     """Adapter of vLLM, and of servers that speak like it."""
 
     name: EngineName = "vllm"
+    silence: str = _NOT_TOLD
     paths: tuple[str, ...] = (HEALTH, VERSION, MODELS, METRICS, SERVER_INFO)
-
-    def request_fields(self, *, stream: bool) -> dict[str, Any]:
-        """See `Adapter`."""
-        return with_usage(stream=stream)
 
     def evidence(self, facts: Facts) -> tuple[str, ...]:
         """See `Adapter`."""
@@ -106,7 +103,7 @@ class Vllm:
             return RequestSpeculation.nothing(where, failed)
         told = [stats for payload in kept for stats in _stats(payload)]
         if not told:
-            return RequestSpeculation.nothing(where, _NOT_TOLD)
+            return RequestSpeculation.nothing(where, self.silence)
         if not isinstance(told[-1], Mapping):
             return RequestSpeculation.nothing(where, _NULL)
         return _counts(where, told[-1])

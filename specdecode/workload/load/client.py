@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from types import TracebackType
-from typing import Final, Self
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
 
 import httpx
 
@@ -111,29 +112,29 @@ class Connections:
 def on_signals(halt: Callable[[], None]) -> Iterator[None]:
     """Call `halt` on the first Ctrl-C or TERM; a second one acts as always.
 
-    Outside the main thread signals cannot be caught, and nothing is changed.
+    It is called at once and not by the loop, which would forget a signal that comes in its last
+    turn before the end. Outside the main thread signals cannot be caught, and nothing is changed.
     """
-    loop = asyncio.get_running_loop()
-    caught = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in caught}
-
-    def first() -> None:
-        halt()
-        release()
-
-    def release() -> None:
-        for number in caught:
-            loop.remove_signal_handler(number)
-            if before[number] is not None:  # the loop would leave the system's own
-                signal.signal(number, before[number])
-
-    try:
-        for number in caught:
-            loop.add_signal_handler(number, first)
-    except (RuntimeError, ValueError, NotImplementedError):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+
+    def first(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        release()
+        halt()
+        loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something else
+
+    def release() -> None:
+        for number, handler in before.items():
+            if handler is not None:  # None: set by no Python code, and so nothing to go back to
+                signal.signal(number, handler)
+
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, first)
         yield
     finally:
         release()

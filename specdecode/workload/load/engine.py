@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any
 
 from specdecode.errors import ConfigError
@@ -79,13 +80,35 @@ class EngineSide:
                 f"{facts.base_url} wants an API key, or another one (HTTP {answer.status}): put it "
                 "into OPENAI_API_KEY, or name its variable with --api-key-env"
             )
-        names = [str(entry["id"]) for entry in facts.models() if entry.get("id")]
+        names = self._models
         if len(names) != 1:
-            shown = ", ".join(names[:_SHOWN]) or "none"
             raise ConfigError(
-                f"{facts.base_url} lists {len(names)} models ({shown}); choose with --model"
+                f"{facts.base_url} lists {len(names)} models ({_shown(names)}); choose with --model"
             )
         return names[0]
+
+    def model_named(self, name: str | None) -> str:
+        """The model that requests ask for.
+
+        Args:
+            name: as the user gave it; None takes the only one.
+
+        Raises:
+            ConfigError: the server lists its models, and this is none of them; or see `only_model`.
+        """
+        if name is None:
+            return self.only_model
+        listed = self._models
+        # Proxies list patterns, such as openai/*.
+        if listed and not any(name == each or fnmatchcase(name, each) for each in listed):
+            raise ConfigError(
+                f"{self.detected.facts.base_url} has no model '{name}'; it lists {_shown(listed)}"
+            )
+        return name
+
+    @property
+    def _models(self) -> list[str]:
+        return [str(entry["id"]) for entry in self.detected.facts.models() if entry.get("id")]
 
     @property
     def request_fields(self) -> dict[str, Any]:
@@ -196,6 +219,11 @@ def report_without_counters(
 
 
 _STATE = frozenset(ServerState.__dataclass_fields__) - {"options", "models"}
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more
 
 
 def _plain(value: Any) -> Any:

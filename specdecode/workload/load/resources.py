@@ -7,7 +7,6 @@ and what is sampled is the load client's own machine; the scope says which it is
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import shutil
 import subprocess
 import time
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from specdecode.errors import ConfigError
+from specdecode.workload.loopback import is_loopback
 
 NOT_MEASURED: Final = "not measured"
 _QUERY: Final = "utilization.gpu,memory.used,memory.total,power.draw"
@@ -160,9 +160,4 @@ def _number(cell: str) -> float | None:
 
 def is_local(url: str) -> bool:
     """Whether an address is this machine's loopback."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
+    return is_loopback(urlsplit(url).hostname or "")

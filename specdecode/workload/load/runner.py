@@ -10,16 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote
-
-from pydantic import ValidationError
 
 from specdecode.workload.load.body import body_of
-from specdecode.workload.load.client import Connections, on_signals, usable_key
+from specdecode.workload.load.client import Connections, on_signals
 from specdecode.workload.load.energy import Meter
 from specdecode.workload.load.engine import EngineSide
-from specdecode.workload.load.exchange import Call, Clock, exchange
-from specdecode.workload.load.faults import CLIENT_ERROR, CONNECTION, INTERRUPTED, MALFORMED
+from specdecode.workload.load.exchange import Clock, exchange
+from specdecode.workload.load.faults import CONNECTION, INTERRUPTED
 from specdecode.workload.load.heartbeat import Heartbeat
 from specdecode.workload.load.journal import SAMPLES, WARM_UP, Journal
 from specdecode.workload.load.observation import Observation
@@ -27,13 +24,8 @@ from specdecode.workload.load.plan import Plan
 from specdecode.workload.load.progress import Progress
 from specdecode.workload.load.request import Request
 from specdecode.workload.load.resources import Sampler
-from specdecode.workload.load.rows import (
-    asked_fields,
-    details_of,
-    due_at,
-    record_of,
-    request_id,
-)
+from specdecode.workload.load.rows import details_of, due_at, request_id
+from specdecode.workload.load.sending import Sender, Stop
 from specdecode.workload.load.spec import LoadSpec
 
 _LEAD_S: Final = 0.05
@@ -91,24 +83,24 @@ class Runner:
         engine: EngineSide | None = None,
     ) -> None:
         self._spec, self._plan, self._journal = spec, plan, journal
-        self._manifest = manifest_sha256
-        self._headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream",
-            "Accept-Encoding": "identity",  # to compress a stream is to hold it back
-        }
-        if (key := usable_key(api_key)) is not None:
-            self._headers["Authorization"] = f"Bearer {key}"
         self.progress = progress or Progress(total=plan.total)
-        self._sampler, self._engine = sampler, engine
-        self._stop = asyncio.Event()
-        self._why: str | None = None
-        self._clock = Clock(time.perf_counter())
-        self._started = datetime.now(UTC)
-        self._slots = asyncio.Semaphore(spec.max_in_flight) if spec.max_in_flight else None
+        self._sampler, self._engine, self._stop = sampler, engine, Stop()
+        self._sender = Sender(
+            spec,
+            journal,
+            manifest_sha256=manifest_sha256,
+            api_key=api_key,
+            progress=self.progress,
+            engine=engine,
+            stop=self._stop,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last_due = self._last_end = 0.0
+        self._last_due = 0.0
         self._bug: BaseException | None = None
+
+    @property
+    def _clock(self) -> Clock:
+        return self._sender.clock
 
     async def run(self) -> Outcome:
         """Warm up, send, wait for what is in flight.
@@ -116,22 +108,22 @@ class Runner:
         Returns:
             When every exchange is over and handed to the journal.
         """
-        outcome = Outcome(self._started)
-        with on_signals(lambda: self._halt(INTERRUPTED)):
+        outcome = Outcome(self._sender.started)
+        with on_signals(lambda: self._stop.set(INTERRUPTED)):
             kept = self._engine is None or self._engine.keeps_connections
             async with Connections(self._spec, kept=kept) as connections:
                 if await self._warm_up(connections):
                     outcome = await self._measure(connections)
         if self._bug is not None:
             raise self._bug
-        return replace(outcome, stopped=self._why)
+        return replace(outcome, stopped=self._stop.why)
 
     async def _measure(self, connections: Connections) -> Outcome:
         if self._engine is not None:
             await self._engine.look()
         meter = await asyncio.to_thread(Meter)
-        self._clock = Clock(time.perf_counter() + _LEAD_S)
-        self._started = due_at(datetime.now(UTC), _LEAD_S)
+        self._sender.clock = Clock(time.perf_counter() + _LEAD_S)
+        self._sender.started = due_at(datetime.now(UTC), _LEAD_S)
         self.progress.phase = "load"
         heartbeat = Heartbeat(self._clock)
         work = (heartbeat.beat(), self._watch(), self._read_often(meter))
@@ -153,8 +145,8 @@ class Runner:
         if self._engine is not None:
             await self._engine.look()
         return Outcome(
-            started_at=self._started,
-            duration_s=self._last_end,
+            started_at=self._sender.started,
+            duration_s=self._sender.last_end_s,
             last_due_s=self._last_due,
             heartbeat_late_s=heartbeat.late_s,
             energy=meter.total(),
@@ -168,8 +160,8 @@ class Runner:
                 return
             self._last_due = due
             seen = Observation(due=due)
-            self._note_sent(request, seen)
-            self._start(self._one(connections, request, body, seen))
+            self._sender.note(request, seen)
+            self._start(self._sender.send(connections, request, body, seen))
 
     async def _closed_loop(self, connections: Connections) -> None:
         requests = iter(self._plan.requests)
@@ -190,75 +182,10 @@ class Runner:
                 return
             self._last_due = max(self._last_due, now)
             seen = Observation(due=now)
-            self._note_sent(request, seen)
-            await self._one(connections, request, body, seen)
+            self._sender.note(request, seen)
+            await self._sender.send(connections, request, body, seen)
             if self._stop.is_set():
                 return
-
-    async def _one(
-        self, connections: Connections, request: Request, body: bytes, seen: Observation
-    ) -> None:
-        """One exchange, recorded whatever happens."""
-        asked = self._asked(request, seen)
-        try:
-            async with self._slot(seen), connections.one() as client:
-                await exchange(client, self._call(request, body, seen), seen, self._clock)
-        except asyncio.CancelledError:  # while it waited for a free slot
-            seen.fault = (INTERRUPTED, "")
-        except Exception as error:  # noqa: BLE001 - a fault of ours must be a row, too
-            seen.fault = (CLIENT_ERROR, f"{type(error).__name__}: {error}")
-        if seen.fault is not None and seen.fault[0] == INTERRUPTED:
-            seen.fault = (INTERRUPTED, f"the run was ended: {self._why}")
-        seen.ended = self._clock.now() if seen.ended is None else seen.ended
-        self._last_end = max(self._last_end, seen.ended)
-        told = None if self._engine is None else self._engine.read(seen)
-        try:
-            record = record_of(asked, seen, self._spec, told)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            seen.fault = (MALFORMED, f"no row may hold {problem['loc']}: {problem['msg']}")
-            record = record_of(asked, seen, self._spec)
-        self._journal.ended(record, details_of(request, record.request_id, seen))
-        self.progress.note(seen)
-        limit = self._spec.give_up_after
-        if limit and self.progress.failures_in_a_row >= limit:
-            self._halt(f"{limit} connection failures in a row; the server is gone")
-        if self._journal.failure is not None:
-            self._halt("rows can no longer be written")
-
-    @contextlib.asynccontextmanager
-    async def _slot(self, seen: Observation) -> Any:
-        if self._slots is None:
-            yield
-            return
-        began = self._clock.now()
-        async with self._slots:
-            seen.queued_s = self._clock.now() - began
-            yield
-
-    def _asked(self, request: Request, seen: Observation) -> dict[str, Any]:
-        when = due_at(self._started, seen.due)
-        return asked_fields(self._spec, request, self._manifest, when)
-
-    def _note_sent(self, request: Request, seen: Observation) -> None:
-        self.progress.sent += 1
-        try:
-            self._journal.sent(self._asked(request, seen))
-        except OSError as error:
-            self._journal.failure = error
-            self._halt("rows can no longer be written")
-
-    def _call(self, request: Request, body: bytes, seen: Observation) -> Call:
-        name = quote(request_id(self._spec, request), safe="/~")
-        return Call(
-            url=self._spec.path,
-            headers={**self._headers, "X-Request-ID": f"{self._manifest[:8]}/{name}"},
-            body=body,
-            deadline=seen.due + self._spec.deadline_s,
-            cancel_after=request.cancel_after,
-            keep_text=self._spec.keep_text,
-            keep_ids=self._spec.token_ids,
-        )
 
     async def _warm_up(self, connections: Connections) -> bool:
         """Send the warm-up; False if no request of it met a server."""
@@ -269,7 +196,7 @@ class Runner:
                 if self._stop.is_set():
                     return
                 seen = Observation(due=self._clock.now())
-                call = self._call(request, body_of(self._spec, request), seen)
+                call = self._sender.call(request, body_of(self._spec, request), seen)
                 async with connections.one() as client:
                     await exchange(client, call, seen, self._clock)
                 failures.append(seen.fault)
@@ -282,7 +209,7 @@ class Runner:
         await self._finish_in_flight()
         found = [fault for fault in failures if fault is not None]
         if found and len(found) == len(failures) and all(f[0] in CONNECTION for f in found):
-            self._halt(f"the warm-up found no server: {found[0][0]}: {found[0][1]}")
+            self._stop.set(f"the warm-up found no server: {found[0][0]}: {found[0][1]}")
         return not self._stop.is_set()
 
     def _start(self, work: Any) -> None:
@@ -294,7 +221,7 @@ class Runner:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._bug = self._bug or error  # a fault of ours that is no row: told, not swallowed
-            self._halt("the load client itself failed")
+            self._stop.set("the load client itself failed")
 
     async def _stopped_before(self, due: float) -> bool:
         """Wait until a run time; True as soon as the run is to stop."""
@@ -316,10 +243,6 @@ class Runner:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(set(self._tasks))
-
-    def _halt(self, why: str) -> None:
-        self._why = self._why or why
-        self._stop.set()
 
     async def _watch(self) -> None:
         while True:

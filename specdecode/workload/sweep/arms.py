@@ -70,6 +70,7 @@ class Arm:
                 "ready_path": self.server.ready_path,
                 "ready_s": self.server.ready_s,
                 "stop_s": self.server.stop_s,
+                "tells_address": self.server.tells_address,
             }
         return {
             "name": self.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class Cell:
     def key(self) -> tuple[str, int, int]:
         """Arm, round, concurrency."""
         return self.arm, self.round, self.concurrency
+
+    def began_after(self, moment: str) -> bool:
+        """Whether it was begun after a moment, written as in ISO 8601."""
+        began = datetime.fromisoformat(self.summary["started_at"])
+        return began > datetime.fromisoformat(moment)
 
     def to_json(self, folder: str) -> Json:
         """All its numbers, flat. What is not known is None.

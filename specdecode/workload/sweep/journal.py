@@ -87,7 +87,7 @@ class SweepFolder:
             return None
         cell = read_cell(folder, arm, number, concurrency)
         failed = self._failed.get(cell.key)
-        if failed is not None and _moment(cell.summary["started_at"]) < _moment(failed):
+        if failed is not None and not cell.began_after(failed):
             return None  # what was measured after the failure counts
         return None if cell.summary["verdict"]["stopped"] == INTERRUPTED else cell
 
@@ -150,10 +150,6 @@ def read_plan(path: Path) -> tuple[SweepSpec, list[Arm]]:
         raise
     except (ValueError, KeyError, TypeError) as error:
         raise EvidenceError(f"{path / PLAN} is not what a sweep writes ({error})") from error
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from specdecode.workload.sweep.arms import Arm, checked
 from specdecode.workload.sweep.cells import Cell
 from specdecode.workload.sweep.deck import Deck
 from specdecode.workload.sweep.files import write_files
-from specdecode.workload.sweep.journal import SweepFolder
+from specdecode.workload.sweep.journal import Failure, SweepFolder
 from specdecode.workload.sweep.order import turns
 from specdecode.workload.sweep.progress import Show, SweepProgress
 from specdecode.workload.sweep.spec import SCHEMA, SweepSpec, manifest_of
@@ -60,6 +60,7 @@ class _Running:
     url: str
     pid: int | None
     engine: EngineSide
+    model: str
 
 
 class _ArmFailedError(Exception):
@@ -111,7 +112,10 @@ def run_sweep(
         "versions": {"specdecode": __version__, "python": platform.python_version()},
         "engines": sweep.engines,
         "prompts_salted": deck.salted,
-        "failures": [asdict(failure) for failure in sweep.folder.failures()],
+        "failures": [
+            {**asdict(failure), "healed": sweep.healed(failure)}
+            for failure in sweep.folder.failures()
+        ],
         "cells": [
             cell.to_json(str(sweep.folder.cell(*cell.key).relative_to(folder)))
             for cell in sorted(sweep.cells, key=sweep.place)
@@ -165,6 +169,15 @@ class _Sweep:
         """Where a cell stands in a list, whenever it was measured."""
         names = [arm.name for arm in self.arms]
         return cell.round, names.index(cell.arm), cell.concurrency
+
+    def healed(self, failure: Failure) -> bool:
+        """Whether what it kept from being measured was measured whole since."""
+        load = failure.concurrency
+        missed = {
+            (failure.arm, failure.round, each)
+            for each in (self.spec.concurrency if load is None else [load])
+        }
+        return missed <= {c.key for c in self.cells if c.whole and c.began_after(failure.at)}
 
     def status(self, *, interrupted: bool) -> str:
         """See `SweepResult.status`."""
@@ -227,15 +240,20 @@ class _Sweep:
         engine = EngineSide.find(url, arm.engine or AUTO, self._api_key)
         engine.detected.adapter.rule(engine.detected.facts).refuse_lossy(engine.detected.engine)
         self.engines[arm.name] = engine.witness()
-        return _Running(url, pid, engine)
+        return _Running(url, pid, engine, engine.model_named(arm.model))
 
     def _measure(self, arm: Arm, server: _Running, number: int, load: int) -> None:
         self.progress.concurrency = load
         fields = server.engine.request_fields | dict(arm.extra_body)
-        model = arm.model or server.engine.only_model
         sent = self.deck.of(self.folder.path, number, load)
         cell_spec = self.spec.load_of(
-            server.url, model, sent.pop("seed"), load, arm=arm.name, extra_body=fields, **sent
+            server.url,
+            server.model,
+            sent.pop("seed"),
+            load,
+            arm=arm.name,
+            extra_body=fields,
+            **sent,
         )
         result = run_load(
             cell_spec,

@@ -28,6 +28,7 @@ class SweepSpec(BaseModel):
     concurrency: Annotated[tuple[Number, ...], Field(min_length=1)]
     rounds: Annotated[int, Field(ge=1, le=1000)] = 3
     requests_per_client: Number = 2
+    least_requests: Number = Field(1, description="of a cell, where its clients are few")
     prompts: Path | None = Field(None, description="JSON lines in Spec-Bench's fields, or folder")
     input_tokens: Number | None = Field(None, description="length of synthetic prompts")
     max_tokens: Number = 64
@@ -71,7 +72,7 @@ class SweepSpec(BaseModel):
 
     def requests_at(self, concurrency: int) -> int:
         """Requests of one cell."""
-        return concurrency * self.requests_per_client
+        return max(self.least_requests, concurrency * self.requests_per_client)
 
     def load_of(self, url: str, model: str, seed: int, concurrency: int, **more: Any) -> LoadSpec:
         """The load of one cell: a closed loop whose replies all have the same length.

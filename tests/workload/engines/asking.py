@@ -13,11 +13,11 @@ from tests.wire.server import WireServer
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ask(url, paths=None, **options):
+def ask(url, paths=None, *, timeout_s=60.0, **options):
     """What a server answers, over HTTP."""
 
     async def asking():
-        async with Server(url, **options) as server:
+        async with Server(url, timeout_s=timeout_s, **options) as server:
             return await server.ask(paths or all_paths())
 
     return asyncio.run(asking())

@@ -28,7 +28,7 @@ VERSIONS = {
 @pytest.mark.parametrize("wire", [pytest.param(w, id=w.name) for w in ALL])
 def test_every_engine_is_known_with_its_version(wire):
     with WireServer(wire.routes()) as server:
-        found = asyncio.run(detect(f"{server.url}/v1"))
+        found = asyncio.run(detect(f"{server.url}/v1", timeout_s=60))
 
     assert (found.engine, found.version) == (wire.name, VERSIONS[wire.name])
     assert bool(found.evidence) == (wire is not GENERIC)

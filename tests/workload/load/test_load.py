@@ -179,7 +179,7 @@ def test_a_fault_of_the_client_itself_is_not_swallowed(load, monkeypatch):
     def broken(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("specdecode.workload.load.runner.record_of", broken)
+    monkeypatch.setattr("specdecode.workload.load.sending.record_of", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         load()
 
@@ -193,7 +193,7 @@ def test_it_runs_outside_the_main_thread(load):
     found = []
     worker = threading.Thread(target=lambda: found.append(load()))
     worker.start()
-    worker.join(30)
+    worker.join(120)
     assert found[0].complete
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from specdecode.workload.server_process import ServerCommand
@@ -22,10 +23,20 @@ def server(monkeypatch):
     def make(k=0, fault=None, scale=0.2):
         fault_of = () if fault is None else ("--fault", fault)
         return ServerCommand(
-            [*SERVER, "--k", str(k), "--scale", str(scale), *fault_of], ready_s=60, stop_s=5
+            [*SERVER, "--k", str(k), "--scale", str(scale), *fault_of], ready_s=240, stop_s=60
         )
 
     return make
+
+
+@pytest.fixture
+def left_behind():
+    """Processes that were started since and are still there.
+
+    Those of before are none of a sweep's: multiprocessing keeps one or two for other tests.
+    """
+    before = set(psutil.Process().children())
+    return lambda: set(psutil.Process().children()) - before
 
 
 @pytest.fixture

@@ -37,6 +37,13 @@ def test_the_projects_own_prompts_are_dealt_without_repeats(tmp_path):
     assert len({category for _, category, _ in cells[2]}) > 5  # all kinds at every load
 
 
+def test_a_cell_of_few_clients_has_the_least_requests_that_are_asked_for(tmp_path):
+    spec = spec_of(rounds=1, least_requests=12)
+    deck = Deck(spec, lasting=False)
+
+    assert [len(sent(deck, spec, tmp_path, 1, load)) for load in (1, 4, 16)] == [12, 12, 32]
+
+
 def test_a_server_that_lives_through_all_rounds_needs_more_prompts(tmp_path):
     spec = spec_of(rounds=10)
 

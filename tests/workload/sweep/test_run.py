@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -14,7 +15,9 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from rich.console import Console
 
+from specdecode.cli.sweep_show import show_result
 from specdecode.errors import ConfigError, UserError
 from specdecode.measurement.records import read_records
 from specdecode.workload.server_process import ServerCommand, ServerProcess
@@ -27,11 +30,18 @@ def keys(result):
     return [(c["arm"], c["round"], c["concurrency"]) for c in result.document["cells"]]
 
 
+def shown(result):
+    """What people are told of it."""
+    stream = io.StringIO()
+    show_result(result, Console(file=stream, width=200))
+    return stream.getvalue()
+
+
 def failures(result):
     return {f["arm"]: f["reason"] for f in result.document["failures"]}
 
 
-def test_every_arm_is_measured_at_every_load_in_every_round(spec, arms, tmp_path):
+def test_every_arm_is_measured_at_every_load_in_every_round(spec, arms, tmp_path, left_behind):
     result = run_sweep(spec, arms, tmp_path / "s")
 
     assert result.status == "complete"
@@ -45,7 +55,7 @@ def test_every_arm_is_measured_at_every_load_in_every_round(spec, arms, tmp_path
     assert json.loads((tmp_path / "s" / "sweep.json").read_text()) == result.document
     with (tmp_path / "s" / "cells.csv").open() as table:
         assert len(list(csv.DictReader(table))) == 8
-    assert not psutil.Process().children()
+    assert not left_behind()
 
 
 def test_all_arms_send_the_same_prompts_and_no_load_or_round_repeats_them(spec, arms, tmp_path):
@@ -144,7 +154,7 @@ def test_running_servers_can_be_measured_and_stay_up(spec, server, tmp_path):
         assert psutil.pid_exists(fast.pid)
 
 
-def test_together_all_arms_take_turns_at_each_load(spec, arms, tmp_path):
+def test_together_all_arms_take_turns_at_each_load(spec, arms, tmp_path, left_behind):
     asked = SweepSpec(**{**spec.model_dump(), "together": True})
     result = run_sweep(asked, arms, tmp_path / "s")
 
@@ -153,7 +163,7 @@ def test_together_all_arms_take_turns_at_each_load(spec, arms, tmp_path):
     loads = [(cell["round"], cell["concurrency"]) for cell in cells]
     assert all(a == b for a, b in zip(loads[::2], loads[1::2], strict=True))
     assert len(list((tmp_path / "s" / "logs").iterdir())) == 2  # each was started once
-    assert not psutil.Process().children()
+    assert not left_behind()
 
 
 def interrupted_after(count, monkeypatch):
@@ -170,14 +180,16 @@ def interrupted_after(count, monkeypatch):
     monkeypatch.setattr(run_module, "run_load", run_load)
 
 
-def test_an_interrupted_sweep_goes_on_where_it_stopped(spec, arms, tmp_path, monkeypatch):
+def test_an_interrupted_sweep_goes_on_where_it_stopped(
+    spec, arms, tmp_path, monkeypatch, left_behind
+):
     with monkeypatch.context() as patch:
         interrupted_after(3, patch)
         first = run_sweep(spec, arms, tmp_path / "s")
     assert first.status == "interrupted"
     assert len(first.document["cells"]) == 3
     assert not (tmp_path / "s" / "lengths.json").exists()
-    assert not psutil.Process().children()
+    assert not left_behind()
 
     plan = read_plan(tmp_path / "s")
     assert plan[0] == spec
@@ -195,9 +207,12 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spec, arms, tmp_path, mon
 def test_an_arm_that_failed_is_tried_again_when_a_sweep_is_resumed(spec, server, tmp_path):
     script = tmp_path / "start.sh"
     script.write_text("echo no model yet; exit 3\n")
-    late = ServerCommand(["sh", str(script), "{port}"], ready_s=60, stop_s=5)
+    late = ServerCommand(["sh", str(script), "{port}"], ready_s=240, stop_s=60)
     arms = [Arm("plain", server()), Arm("k2", late, 2, None, "plain")]
-    assert run_sweep(spec, arms, tmp_path / "s").status == "partial"
+    first = run_sweep(spec, arms, tmp_path / "s")
+    assert first.status == "partial"
+    assert [f["healed"] for f in first.document["failures"]] == [False]
+    assert "k2 failed: " in shown(first)
 
     command = " ".join(server(2).argv).replace("{port}", "$1")
     script.write_text(f"exec {command}\n")
@@ -205,6 +220,16 @@ def test_an_arm_that_failed_is_tried_again_when_a_sweep_is_resumed(spec, server,
 
     assert result.status == "complete"
     assert "no model yet" in failures(result)["k2"]  # what happened stays on record
+    assert [f["healed"] for f in result.document["failures"]] == [True]
+    assert "k2 failed" not in shown(result)
+
+
+def test_an_arm_is_not_measured_with_a_model_that_its_server_lacks(spec, server, tmp_path):
+    arms = [Arm("plain", server()), Arm("k2", server(2), 2, None, "plain", model="another")]
+    result = run_sweep(spec, arms, tmp_path / "s")
+
+    assert result.status == "partial"
+    assert "has no model 'another'; it lists " in failures(result)["k2"]
 
 
 @pytest.mark.parametrize(
