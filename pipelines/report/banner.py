@@ -6,31 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.report.section import Tone
+from pipelines.report.findings import reasons, remedies
+from pipelines.report.section import Quoted, Tone, quote
+from pipelines.report.words import Words
 
-_MEANING: dict[str, tuple[str, str, Tone]] = {
-    "GO": (
-        "GO",
-        "Every primary rule was shown to hold and no guardrail raised an alarm. The change may "
-        "move to the next stage.",
-        "good",
-    ),
-    "NO_GO": (
-        "NO GO",
-        "At least one rule of the plan was shown to be violated. Keep the present decoding.",
-        "bad",
-    ),
-    "INCONCLUSIVE": (
-        "INCONCLUSIVE",
-        "The data do not decide every rule of the plan. Nothing may be released on them.",
-        "unsure",
-    ),
-    "INVALID": (
-        "INVALID",
-        "The evidence cannot be used: something is missing, failed or was changed.",
-        "broken",
-    ),
+_TONES: dict[str, Tone] = {
+    "GO": "good",
+    "NO_GO": "bad",
+    "INCONCLUSIVE": "unsure",
+    "INVALID": "broken",
 }
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that would change the verdict: how it would, and what it is."""
+
+    lead: str
+    text: str | Quoted
 
 
 @dataclass(frozen=True)
@@ -52,35 +45,44 @@ class Banner:
     label: str
     meaning: str
     tone: Tone
-    claim: str
-    owner: str
-    reasons: Sequence[str]
-    changes: Sequence[str]
+    claim: str | Quoted
+    owner: str | Quoted
+    reasons: Sequence[str | Quoted]
+    changes: Sequence[Change]
 
 
-def banner(verdict: Mapping[str, Any]) -> Banner:
-    """Banner of a verdict document. A status that is not known is shown as INVALID."""
+def banner(verdict: Mapping[str, Any], plan: Mapping[str, Any] | None, words: Words) -> Banner:
+    """Banner of a verdict document. A status that is not known is shown as INVALID.
+
+    Args:
+        verdict: the verdict document.
+        plan: the plan, to say findings in another language; None when it was not kept.
+        words: texts of the page.
+    """
     status = str(verdict.get("status"))
-    reasons = [str(reason) for reason in verdict.get("reasons") or ()]
-    if status not in _MEANING:
-        reasons.insert(0, f"The verdict file has the unknown status “{status}”.")
+    why = reasons(verdict, plan, words)
+    if status not in _TONES:
+        why.insert(0, words("banner.unknown", status=status))
         status = "INVALID"
-    label, meaning, tone = _MEANING[status]
     return Banner(
         status,
-        label,
-        meaning,
-        tone,
-        str(verdict.get("claim") or ""),
-        str(verdict.get("owner") or ""),
-        reasons,
-        _changes(verdict, status),
+        words(f"status.{status}"),
+        words(f"status.{status}_means"),
+        _TONES[status],
+        quote(words, str(verdict.get("claim") or "")),
+        quote(words, str(verdict.get("owner") or "")),
+        why,
+        _changes(verdict, status, plan, words),
     )
 
 
-def _changes(verdict: Mapping[str, Any], status: str) -> list[str]:
-    found = [str(text) for text in verdict.get("to_change") or ()]
+def _changes(
+    verdict: Mapping[str, Any], status: str, plan: Mapping[str, Any] | None, words: Words
+) -> list[Change]:
+    found = [Change("", text) for text in remedies(verdict, plan, words)]
+    of_plan = [("banner.reopen", verdict.get("reopen_when") or ())]
     if status == "GO":
-        found += [f"It is overturned by: {text}" for text in verdict.get("overturned_by") or ()]
-    found += [f"Ask again when: {text}" for text in verdict.get("reopen_when") or ()]
-    return list(dict.fromkeys(found))
+        of_plan.insert(0, ("banner.overturned", verdict.get("overturned_by") or ()))
+    for key, texts in of_plan:
+        found += [Change(words(key), quote(words, str(text))) for text in dict.fromkeys(texts)]
+    return found

@@ -1,11 +1,10 @@
-"""An estimate as the report shows it: value, interval, size, and why it is missing."""
+"""An estimate as the report shows it: value, interval and size, or why it is missing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,10 @@ class Estimate:
         return self.value is not None
 
 
-MISSING = Estimate(None, reason=NOT_MEASURED)
+MISSING = Estimate(None)
 
 
-def read_estimate(source: object, *, reason: str = NOT_MEASURED) -> Estimate:
+def read_estimate(source: object, *, reason: str | None = None) -> Estimate:
     """Read an estimate from a metrics document.
 
     Args:
@@ -57,24 +56,11 @@ def read_estimate(source: object, *, reason: str = NOT_MEASURED) -> Estimate:
     )
 
 
-def number(value: float | None, digits: int = 2, unit: str = "", scale: float = 1.0) -> str:
-    """Format a number for people; None is "not measured", never 0."""
-    if value is None:
-        return NOT_MEASURED
-    return f"{value * scale:,.{digits}f}{unit}"
-
-
-def interval(low: float | None, high: float | None, digits: int = 2, scale: float = 1.0) -> str:
-    """Format an interval. One-sided intervals have an open end; none at all is said so."""
-    if low is None and high is None:
-        return "no interval"
-    ends = (
-        (number(low * scale, digits) if low is not None else "−∞"),
-        (number(high * scale, digits) if high is not None else "+∞"),
+def reach_of(item: Estimate) -> tuple[float, float]:
+    """Length of both halves of an error bar; a missing or endless end draws none."""
+    value = item.value or 0.0
+    below, above = (
+        0.0 if end is None or not math.isfinite(end) else abs(value - end)
+        for end in (item.low, item.high)
     )
-    return f"{ends[0]} to {ends[1]}"
-
-
-def share(value: float | None, digits: int = 1) -> str:
-    """Format a fraction as per cent."""
-    return number(value, digits, " %", scale=100.0)
+    return below, above

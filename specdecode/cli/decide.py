@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,11 +14,17 @@ from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, st
 from specdecode.cli.documents import read_json_object
 from specdecode.errors import ConfigError
 
+if TYPE_CHECKING:
+    from specdecode.governance import Plan
 
-def decide_command(
+
+def decide_command(  # noqa: PLR0917 - options, given by name
     plan: Annotated[Path, typer.Option("--plan", help="The plan, written before the run.")],
     rows: Annotated[
-        Path, typer.Option("--rows", help="Recorded rows (parquet, or a folder of it).")
+        Path,
+        typer.Option(
+            "--rows", help="Recorded rows: parquet, a folder of it, or the spool of a router."
+        ),
     ],
     audit: Annotated[
         Path | None, typer.Option("--audit", help="Result of the audit of these very rows (JSON).")
@@ -27,7 +33,14 @@ def decide_command(
         Path | None,
         typer.Option(
             "--manifest",
-            help="Manifest the rows were measured under (JSON); ties rows and plan to each other.",
+            help="Manifest the rows were measured under (JSON); ties rows and plan to each other. "
+            "Of a spool, only rows of this manifest are judged.",
+        ),
+    ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            "--stage", help="Stage to judge, where a spool has rows of several: shadow, canary, …"
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -43,21 +56,33 @@ def decide_command(
     is the verdict's file, which `approve` signs and `bundle` takes.
     """
     from specdecode.governance import decide, load_plan
-    from specdecode.governance.stage_of_rows import view_for
 
     if not rows.exists():  # a mistyped path is no evidence, good or bad
         raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
-    verdict = decide(
-        view_for(load_plan(plan), rows),
-        rows,
-        None if audit is None else read_json_object(audit),
-        None if manifest is None else read_json_object(manifest),
-    )
+    sealed = None if manifest is None else read_json_object(manifest)
+    view, chosen = _chosen(load_plan(plan), rows, stage, sealed)
+    audited = None if audit is None else read_json_object(audit)
+    verdict = decide(view, chosen, audited, sealed)
     if as_json:
         emit_json(verdict.to_json())
     else:
         _show(verdict.to_json())
     raise typer.Exit(verdict.exit_code)
+
+
+def _chosen(
+    plan: Plan, rows: Path, stage: str | None, manifest: Mapping[str, Any] | None
+) -> tuple[Plan, Any]:
+    """The plan as the stage has it, and the rows of the stage."""
+    from specdecode.governance.stage_of_rows import of_spool, view_for
+    from specdecode.rollout.spool_lines import is_spool
+
+    if is_spool(rows / "spool"):  # of the router whose folder this is
+        rows /= "spool"
+    if is_spool(rows):
+        found = None if manifest is None else manifest.get("manifest_sha256")
+        return of_spool(plan, rows, stage, found if isinstance(found, str) else None)
+    return view_for(plan, rows) if stage is None else plan.at(stage), rows
 
 
 def _show(verdict: Mapping[str, Any]) -> None:

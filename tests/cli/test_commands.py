@@ -20,7 +20,7 @@ from specdecode.errors import EngineError, EvidenceError
 def tree(command, path=()):
     """Every command of the program, groups included, by the words that call it."""
     inside = getattr(command, "commands", {})
-    yield path, not inside
+    yield path, not inside or getattr(command, "invoke_without_command", False)
     for name, sub in inside.items():
         yield from tree(sub, (*path, name))
 

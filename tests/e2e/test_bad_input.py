@@ -10,7 +10,7 @@ from tests.e2e.conftest import QUICK, texts
 from tests.e2e.project import Project
 from tests.e2e.tiny_model import write_tiny_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def refused(project: Project) -> str:

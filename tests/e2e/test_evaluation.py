@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,13 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.e2e.project import Project, clone
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ALL = {
     *("sources", "environment", "target", "draft", "prompts", "validate", "manifest"),
@@ -29,33 +33,63 @@ def stages_run(output: str) -> set[str]:
     return set(re.findall(r"^Running stage '(\w+)'", output, flags=re.M))
 
 
-def interrupt_in_measure(project: Project) -> tuple[int, str, int]:
+# Found by every interpreter that is started; the one that measures stops itself after five rows,
+# so that it cannot come to its end while nobody looks.
+STOPS_ITSELF = """
+import os, signal, sys, threading, time
+from pathlib import Path
+
+def stop():
+    rows = Path(".specdecode/spool/rows.jsonl")
+    while not rows.exists() or rows.read_bytes().count(b"\\n") < 6:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+if sys.orig_argv[-1] == "pipelines.stages.measure":
+    threading.Thread(target=stop, daemon=True).start()
+"""
+
+
+def is_stopped(parent: int) -> bool:
+    """Whether a process under this one has been stopped."""
+    for child in psutil.Process(parent).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.status() == psutil.STATUS_STOPPED:
+                return True
+    return False
+
+
+def interrupt_in_measure(project: Project, folder: Path) -> tuple[int, str, int]:
     """Starts an evaluation, presses Ctrl-C after the fifth row; returns status, output, rows."""
     rows = project.root / ".specdecode/spool/rows.jsonl"
+    (folder / "sitecustomize.py").write_text(STOPS_ITSELF)
     with subprocess.Popen(
         [sys.executable, "-m", "pipelines.evaluate"],
         cwd=project.root,
-        env=project.environment(),
+        env=project.environment() | {"PYTHONPATH": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 300
-        while not rows.exists() or rows.read_bytes().count(b"\n") < 6:
-            if process.poll() is not None or time.monotonic() > deadline:
+        deadline = time.monotonic() + 600
+        while process.poll() is None and time.monotonic() < deadline:
+            if is_stopped(process.pid):
                 break
-            time.sleep(0.005)
+            time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
+        os.killpg(process.pid, signal.SIGCONT)
+        output, _ = process.communicate(timeout=300)
     kept = rows.read_bytes().count(b"\n") - 1 if rows.exists() else 0
     return process.returncode, output, kept
 
 
 @pytest.fixture(scope="module")
-def first_run(project: Project) -> tuple[Project, str, int]:
+def first_run(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Project, str, int]:
     """An evaluation that was interrupted in the middle of measure and started again."""
-    status, output, kept = interrupt_in_measure(project)
+    status, output, kept = interrupt_in_measure(project, tmp_path_factory.mktemp("stops"))
     assert status == 130, output
     assert "Rows measured so far are kept" in output
     assert 4 <= kept < GENERATIONS  # the row being written may be taken back
@@ -99,9 +133,23 @@ def test_rows_manifest_audit_and_verdict_are_about_the_same_inputs(
     assert verdict["manifest_sha256"] == manifest
     assert project.json("reports/audit.json")["rows_sha256"] == verdict["rows_sha256"]
     assert set(project.json("reports/tracking.json")["runs"]) == {
-        "parent",
-        *project.json("reports/metrics.json")["arms"],
+        *("release", "release/offline"),
+        *(f"release/offline/{arm}" for arm in project.json("reports/metrics.json")["arms"]),
     }
+
+
+def test_dvc_shows_the_numbers_and_the_charts(first_run: tuple[Project, str, int]) -> None:
+    project, _, _ = first_run
+    page = project.home / "charts"
+
+    shown = json.loads(project.dvc("metrics", "show", "--json").stdout)
+    project.dvc("plots", "show", "--out", str(page))
+
+    headline = project.json("reports/metrics.json")["headline"]
+    assert shown[""]["data"]["reports/metrics.json"]["data"]["headline"] == headline
+    charts = (page / "index.html").read_text(encoding="utf-8")
+    for title in yaml.safe_load((project.root / "dvc.yaml").read_text())["plots"]:
+        assert f'"title": "{next(iter(title))}"' in charts
 
 
 def test_a_second_run_with_nothing_changed_does_nothing(

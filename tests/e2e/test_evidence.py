@@ -16,7 +16,7 @@ from specdecode.cli.exit_codes import INCONCLUSIVE, TAMPERED
 from tests.e2e.conftest import quick_project
 from tests.e2e.project import ROOT, Project
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 VERIFIER = ROOT / "specdecode/governance/verifier/verify.py"
 
 

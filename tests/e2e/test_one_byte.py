@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.project import Project
 from tests.e2e.test_evaluation import ALWAYS, stages_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import yaml
 
 from tests.e2e.project import Project, clone
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

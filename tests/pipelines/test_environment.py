@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,19 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", "")
 
     assert environment.describe(None)["hardware"]["gpus"] == []
+
+
+def test_instructions_tell_apart_what_one_model_name_covers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = []
+    for flags in ("fpu avx2 sse4_2", "fpu avx2 avx512f avx512bw amx_bf16"):
+        (tmp_path / "cpuinfo").write_text(
+            f"processor\t: 0\nmodel name\t: AMD  EPYC\nflags\t\t: {flags}\n\nprocessor\t: 1\n"
+        )
+        monkeypatch.setattr(environment, "Path", lambda _: tmp_path / "cpuinfo")
+        found.append(environment.describe(None)["hardware"])
+
+    assert [each["cpu"] for each in found] == ["AMD EPYC"] * 2
+    assert found[0]["instructions"] == ["avx2"]
+    assert found[1]["instructions"] == ["amx_bf16", "avx2", "avx512bw", "avx512f"]

@@ -9,23 +9,34 @@ import pytest
 
 from pipelines.report.chart import write_files
 from pipelines.report.charts.acceptance import by_position, histogram
+from pipelines.report.charts.acceptance_time import over_time
 from pipelines.report.charts.evidence import evidence_curve
 from pipelines.report.charts.forest import forest
+from pipelines.report.charts.load import load_curve
 from pipelines.report.charts.time_budget import time_budget
-from pipelines.report.estimate import MISSING, Estimate, interval, number, read_estimate, share
+from pipelines.report.estimate import MISSING, Estimate, read_estimate
 from pipelines.report.sections.acceptance import step_counts
 from pipelines.report.sections.provenance import flatten
+from pipelines.report.standins import em_wide, stand_in
+from pipelines.report.svg import new_figure
 from pipelines.report.theme import DARK, PAGE, PRINT, css_variables, marker, slot, sort_arms
+from pipelines.report.words import words
+
+EN, JA = words("en"), words("ja")
 
 
-def charts():
+def charts(said=EN):
     groups = [("all", {"token": Estimate(1.2, 1.1, 1.3, 9), "block": MISSING})]
     return [
-        forest("speed", "Speed", groups, quantity="ratio", caption="", reference=1.0, limit=1.1),
-        histogram({"token": [1, 2, 7], "block": [0, 0, 0]}),
-        by_position({"token": [0.9, None]}, {"token": [0.9, 0.7]}),
-        evidence_curve({"plain": [(0, 0.0), (9, -0.5)], "token": []}, 0.01),
-        time_budget({"plain": {"verify": 30.0, "other": 2.0}, "token": {"draft": None}}),
+        forest(
+            "speed", "Speed", groups, said, quantity="ratio", caption="", reference=1.0, limit=1.1
+        ),
+        histogram({"token": [1, 2, 7], "block": [0, 0, 0]}, said),
+        by_position({"token": [0.9, None]}, {"token": [0.9, 0.7]}, said),
+        evidence_curve({"plain": [(0, 0.0), (9, -0.5)], "token": []}, 0.01, said),
+        time_budget({"plain": {"verify": 30.0, "other": 2.0}, "token": {"draft": None}}, said),
+        over_time({"token": [(0, 4, Estimate(3.1, 3.0, 3.2, 5)), (5, 9, MISSING)]}, said),
+        load_curve({"k4": [(1, Estimate(1.5, 1.4, 1.6)), (4, Estimate(0.9))]}, said),
     ]
 
 
@@ -39,14 +50,38 @@ def test_an_arm_without_data_is_not_drawn_as_nothing_but_left_out():
     assert {row[0] for row in bars.rows} == {"token"}
 
 
-@pytest.mark.parametrize("index", range(5))
-def test_pictures_hold_no_colour_of_their_own_and_repeat_exactly(index):
-    svg = charts()[index].svg
-    assert svg == charts()[index].svg
+@pytest.mark.parametrize("said", [EN, JA], ids=["en", "ja"])
+@pytest.mark.parametrize("index", range(7))
+def test_pictures_hold_no_colour_of_their_own_and_repeat_exactly(index, said):
+    svg = charts(said)[index].svg
+    assert svg == charts(said)[index].svg
     for placeholder in css_variables(PAGE).values():
         assert placeholder not in svg
     assert "var(--ink)" in svg
     assert "<metadata" not in svg
+    assert not set(svg) & set(em_wide())
+
+
+def test_wide_characters_take_their_room_and_come_back():
+    words_drawn = JA("histogram.x"), JA("histogram.y")
+    svg = charts(JA)[1].svg
+    assert all(f">{text}</text>" in svg for text in words_drawn)
+    assert len(em_wide()) > 60
+
+
+def test_labels_in_japanese_stand_at_their_ticks():
+    groups = [("全リクエスト", {"token": Estimate(1.2, 1.1, 1.3, 9)}), ("日本語", {})]
+    svg = forest("speed", "速度", groups, JA, quantity="速度比", caption="").svg
+    assert ">全リクエスト</text>" in svg
+    assert ">日本語</text>" in svg
+
+
+def test_more_kinds_of_wide_characters_than_there_is_room_for_are_refused():
+    many = "".join(chr(0x4E00 + i) for i in range(400))
+    figure, axes = new_figure(PRINT, 4.6, 3.4)
+    axes.set_xlabel(many)
+    with pytest.raises(ValueError, match="shorten its labels"):
+        stand_in(figure)
 
 
 def test_files_repeat_byte_for_byte_and_stale_ones_go(tmp_path):
@@ -68,11 +103,13 @@ def test_files_repeat_byte_for_byte_and_stale_ones_go(tmp_path):
 
 def test_nothing_to_draw_is_said_in_words():
     for chart in (
-        forest("a", "A", [("all", {"token": MISSING})], quantity="", caption=""),
-        histogram({}),
-        by_position({}, {}),
-        evidence_curve({"plain": []}, 0.01),
-        time_budget({"plain": {}}),
+        forest("a", "A", [("all", {"token": MISSING})], EN, quantity="", caption=""),
+        histogram({}, EN),
+        by_position({}, {}, EN),
+        evidence_curve({"plain": []}, 0.01, EN),
+        time_budget({"plain": {}}, EN),
+        over_time({"token": []}, EN),
+        load_curve({"k4": [(1, MISSING)]}, EN),
     ):
         assert chart.missing
         assert chart.draw is None
@@ -106,11 +143,13 @@ def test_text_and_marks_stand_out_from_the_panel(theme, panel):
 
 
 def test_missing_numbers_are_called_not_measured():
-    assert number(None) == share(None) == "not measured"
-    assert number(0.0) == "0.00"
-    assert interval(None, None) == "no interval"
-    assert interval(1.0, None) == "1.00 to +∞"
-    assert read_estimate({"estimate": None, "low": None, "high": None, "n": 0}).reason
+    assert EN.number(None) == EN.share(None) == "not measured"
+    assert EN.number(0.0) == "0.00"
+    assert EN.interval(None, None) == "no interval"
+    assert EN.interval(1.0, None) == "1.00 to +∞"
+    assert JA.number(None) == "未計測"
+    assert JA.interval(1.0, 2.0) == "1.00 〜 2.00"
+    assert read_estimate({"estimate": None, "low": None, "high": None, "n": 0}).value is None
     assert read_estimate(True).value is None
 
 

@@ -8,10 +8,13 @@ import pytest
 
 from pipelines.report.page import build_page
 from pipelines.report.render import render
-from pipelines.report.sections.effort import NONE, effort_section, hours
+from pipelines.report.sections.effort import effort_section, hours
+from pipelines.report.words import words
 from specdecode.governance.effort import DecisionTaken, Effort, VerdictReached
 from tests.pipelines import report_data
 
+EN = words("en")
+NONE = EN("effort.none")
 PLAN = {"maintenance": {"hours_per_month": 2, "review_hours": 4.5}}
 H = 3600.0
 HELD = VerdictReached("INCONCLUSIVE", "1" * 64, "2026-11-30T06:00:00Z", 2 * H)
@@ -30,7 +33,7 @@ def base():
 
 
 def table(inputs):
-    [found] = effort_section(inputs).tables
+    [found] = effort_section(inputs, EN).tables
     return {row[0]: tuple(row[1:]) for row in found.rows}
 
 
@@ -81,7 +84,7 @@ def test_a_plan_that_expects_nothing_says_so(base, plan):
     [(None, NONE), (0.0, "0 min"), (3599.0, "60 min"), (3600.0, "1.0 h"), (90 * H, "90.0 h")],
 )
 def test_times_are_in_the_plan_s_unit(seconds, text):
-    assert hours(seconds) == text
+    assert hours(seconds, EN) == text
 
 
 def test_the_table_is_on_the_page(base):

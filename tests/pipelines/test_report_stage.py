@@ -65,9 +65,10 @@ def project(tmp_path, inputs):
 def test_the_page_and_its_plots_are_written_and_repeat_exactly(project):
     page = write_report(project)
     plots = project / "reports/plots"
-    before = {path.name: path.read_bytes() for path in [page, *plots.iterdir()]}
+    pages = [page, page.with_name("evaluation.ja.html")]
+    before = {path.name: path.read_bytes() for path in [*pages, *plots.iterdir()]}
     write_report(project)
-    assert {path.name: path.read_bytes() for path in [page, *plots.iterdir()]} == before
+    assert {path.name: path.read_bytes() for path in [*pages, *plots.iterdir()]} == before
     assert {"speed_overall.png", "speed_overall.csv", "quality.png"} <= set(before)
     assert before["speed_overall.png"].startswith(b"\x89PNG")
 

@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from pipelines.soak.rule import Rule
-from pipelines.soak.served import PROGRAM, served
 from pipelines.soak.soak import PICTURE, PLAN, REPORT, SAMPLES, Plan, run_soak
 from specdecode.errors import ConfigError, EngineError
 from tests.tiny_models import write_tiny_model
@@ -35,6 +34,9 @@ def _from_the_root(monkeypatch):
     root = Path(__file__).parents[2]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # Twelve blocks of a minute are four seconds each, and a busy machine may stall for longer: the
+    # block it happens in has too few samples. Of four blocks each is long enough to bear it.
+    monkeypatch.setattr("pipelines.soak.rule.BLOCKS", 4)
 
 
 def plan(tiny, **changes):
@@ -83,10 +85,11 @@ def test_a_server_that_leaks_is_caught(tiny, tmp_path):
 @pytest.mark.slow
 def test_a_server_that_ends_early_is_no_success(tiny, tmp_path):
     before = {child.pid for child in psutil.Process().children()}
+    over = threading.Event()
 
     def kill():
-        while not (tmp_path / SAMPLES).exists():
-            time.sleep(0.05)
+        while not (tmp_path / SAMPLES).exists() and not over.wait(0.05):
+            pass
         time.sleep(2)
         for child in psutil.Process().children():
             if child.pid not in before and "serve" in child.cmdline():
@@ -94,8 +97,11 @@ def test_a_server_that_ends_early_is_no_success(tiny, tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    report = run_soak(plan(tiny), tmp_path)
-    killer.join()
+    try:
+        report = run_soak(plan(tiny, minutes=0.5), tmp_path)
+    finally:
+        over.set()
+        killer.join()
     found = checks(report)
 
     assert not report["passed"]
@@ -106,7 +112,7 @@ def test_a_server_that_ends_early_is_no_success(tiny, tmp_path):
 
 
 def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path):
-    with pytest.raises(EngineError, match=r"(?s)ended with 2; the end of .*nowhere"):
+    with pytest.raises(EngineError, match=r"(?s)ended with 2; its log .* ends: .*nowhere"):
         run_soak(Plan(str(tmp_path / "nowhere"), "none"), tmp_path / "out")
 
 
@@ -119,13 +125,3 @@ def test_the_command_says_so_in_one_line(tmp_path):
     assert done.returncode == 1
     assert "soak failed: the server ended with 2" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_server_is_stopped_whatever_happens(tiny, tmp_path):
-    with (
-        pytest.raises(KeyError),
-        served(["--target", tiny, "--draft", "none"], tmp_path, program=PROGRAM) as server,
-    ):
-        raise KeyError
-
-    assert not server.is_running

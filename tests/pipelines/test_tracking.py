@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
-from pipelines.stages import track
 from pipelines.tracking import RunContent, Store, record, store_of
+from pipelines.tracking.content import flat
+from specdecode.errors import ConfigError
 
-PARENT = RunContent(
-    name="full 0123",
-    identity={"evaluation.manifest_sha256": "m1", "evaluation.part": "parent"},
+ARM = RunContent(
+    key="block",
+    name="block",
+    identity={"release.manifest_sha256": "m1", "release.part": "block"},
+    metrics={"speed_ratio": 1.4, "quality": None, "audit.e_value": float("inf")},
+    series={"audit.log_e_value": [(0, 0.0), (100, -0.5), (200, -1.0)]},
+)
+RELEASE = RunContent(
+    key="release",
+    name="self-int4 0123",
+    identity={"release.manifest_sha256": "m1", "release.part": "release"},
     tags={"gate.verdict": "GO"},
     params={"target.source": "tiny"},
     metrics={"prompts": 12},
-)
-CHILD = RunContent(
-    name="block",
-    identity={"evaluation.manifest_sha256": "m1", "evaluation.part": "block"},
-    metrics={"speed_ratio": 1.4, "quality": None, "audit.e_value": float("inf")},
+    children=[ARM],
 )
 
 
 @pytest.fixture(scope="module")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Setting up the tables takes seconds, so it is done once."""
-    from mlflow import MlflowClient
-
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
     return path
@@ -41,56 +46,102 @@ def store(tmp_path: Path, empty_database: Path) -> Store:
     return store_of(tmp_path, environ={})
 
 
-def runs(store: Store) -> list:
-    from mlflow import MlflowClient
-
+def runs(store: Store, name: str = "specdecode") -> list:
     client = MlflowClient(tracking_uri=store.uri)
-    experiment = client.get_experiment_by_name("specdecode")
+    experiment = client.get_experiment_by_name(name)
     return client.search_runs([experiment.experiment_id])
 
 
-def test_an_evaluation_is_a_parent_with_one_child_an_arm(store: Store, tmp_path: Path) -> None:
+def test_runs_are_nested_as_their_contents_are(store: Store, tmp_path: Path) -> None:
     page = tmp_path / "evaluation.html"
     page.write_text("<p>verdict</p>")
-    parent = RunContent(**{**vars(PARENT), "artifacts": (page,)})
+    release = replace(RELEASE, artifacts=(page,))
 
-    ids = record(store, parent, [CHILD])
+    ids = record(store, release, experiment="a plan")
 
-    found = {run.info.run_id: run for run in runs(store)}
+    found = {run.info.run_id: run for run in runs(store, "a plan")}
+    assert set(ids) == {"release", "release/block"}
     assert set(found) == set(ids.values())
-    assert found[ids["parent"]].data.tags["gate.verdict"] == "GO"
-    assert found[ids["parent"]].info.status == "FINISHED"
-    assert found[ids["block"]].data.tags["mlflow.parentRunId"] == ids["parent"]
-    assert (tmp_path / "mlartifacts" / ids["parent"] / "artifacts/evaluation.html").is_file()
+    assert found[ids["release"]].data.tags["gate.verdict"] == "GO"
+    assert found[ids["release"]].info.status == "FINISHED"
+    assert found[ids["release/block"]].data.tags["mlflow.parentRunId"] == ids["release"]
+    assert (tmp_path / "mlartifacts" / ids["release"] / "artifacts/evaluation.html").is_file()
 
 
 def test_a_number_without_data_is_left_out_and_never_zero(store: Store) -> None:
-    ids = record(store, PARENT, [CHILD])
+    ids = record(store, RELEASE)
 
-    block = next(run for run in runs(store) if run.info.run_id == ids["block"])
-    assert block.data.metrics == {"speed_ratio": 1.4}
+    block = next(run for run in runs(store) if run.info.run_id == ids["release/block"])
+    assert block.data.metrics == {"speed_ratio": 1.4, "audit.log_e_value": -1.0}
 
 
 def test_tracking_the_same_evaluation_again_refreshes_its_runs(store: Store) -> None:
-    first = record(store, PARENT, [CHILD])
-    again = RunContent(**{**vars(PARENT), "tags": {"gate.verdict": "NO_GO"}})
+    first = record(store, RELEASE)
+    again = replace(RELEASE, tags={"gate.verdict": "NO_GO"})
 
-    second = record(store, again, [CHILD])
+    second = record(store, again)
 
     assert second == first
     assert len(runs(store)) == 2
     assert {r.data.tags.get("gate.verdict") for r in runs(store)} == {"NO_GO", None}
 
 
-def test_other_inputs_are_another_evaluation(store: Store) -> None:
-    first = record(store, PARENT, [])
-    other = RunContent(
-        name="full 4567",
-        identity={"evaluation.manifest_sha256": "m2", "evaluation.part": "parent"},
+def test_a_step_is_written_once_however_often_the_run_is(store: Store) -> None:
+    ids = record(store, RELEASE)
+    longer = replace(
+        ARM, series={"audit.log_e_value": [*ARM.series["audit.log_e_value"], (300, -2.0)]}
     )
 
-    assert record(store, other, []) != first
+    record(store, replace(RELEASE, children=[longer]))
+
+    client = MlflowClient(tracking_uri=store.uri)
+    history = client.get_metric_history(ids["release/block"], "audit.log_e_value")
+    assert [(point.step, point.value) for point in history] == [
+        (0, 0.0),
+        (100, -0.5),
+        (200, -1.0),
+        (300, -2.0),
+    ]
+
+
+def test_more_than_one_request_takes_arrives_whole(store: Store) -> None:
+    many = replace(
+        RELEASE,
+        tags={f"sha256.{i}": "x" for i in range(120)},
+        params={f"setting.{i}": "x" for i in range(120)},
+        series={"evidence": [(step, float(step)) for step in range(1200)]},
+        children=(),
+    )
+
+    ids = record(store, many)
+
+    client = MlflowClient(tracking_uri=store.uri)
+    run = client.get_run(ids["release"])
+    assert len([name for name in run.data.tags if name.startswith("sha256.")]) == 120
+    assert len(run.data.params) == 120
+    assert len(client.get_metric_history(ids["release"], "evidence")) == 1200
+
+
+def test_other_inputs_are_another_release(store: Store) -> None:
+    first = record(store, replace(RELEASE, children=()))
+    other = replace(
+        RELEASE,
+        name="self-int4 4567",
+        identity={"release.manifest_sha256": "m2", "release.part": "release"},
+        children=(),
+    )
+
+    assert record(store, other) != first
     assert len(runs(store)) == 2
+
+
+def test_a_deleted_experiment_is_told_with_both_ways_out(store: Store) -> None:
+    record(store, RELEASE, experiment="a plan")
+    client = MlflowClient(tracking_uri=store.uri)
+    client.delete_experiment(client.get_experiment_by_name("a plan").experiment_id)
+
+    with pytest.raises(ConfigError, match=r"experiments restore --experiment-id 1.*mlflow gc"):
+        record(store, RELEASE, experiment="a plan")
 
 
 def test_ambient_run_ids_and_old_file_stores_are_ignored(
@@ -101,15 +152,15 @@ def test_ambient_run_ids_and_old_file_stores_are_ignored(
     (tmp_path / "mlruns/0").mkdir(parents=True)
     (tmp_path / "mlruns/0/meta.yaml").write_text("name: Default\n")
 
-    ids = record(store, PARENT, [CHILD])
+    ids = record(store, RELEASE)
 
     assert "0" * 32 not in ids.values()
     assert len(runs(store)) == 2
 
 
 def _write(uri: str, artifacts: str, lock: str, name: str) -> None:
-    own = RunContent(name=name, identity={"evaluation.part": name})
-    record(Store(uri, artifacts, Path(lock)), own, [])
+    own = RunContent(key=name, name=name, identity={"release.part": name})
+    record(Store(uri, artifacts, Path(lock)), own)
 
 
 @pytest.mark.slow
@@ -138,7 +189,7 @@ def test_the_store_can_be_moved_by_one_variable(tmp_path: Path) -> None:
 
 
 def test_settings_are_flattened_to_dotted_names() -> None:
-    assert dict(track.flat({"target": {"source": "x"}, "arms": ["plain"], "threads": None})) == {
+    assert dict(flat({"target": {"source": "x"}, "arms": ["plain"], "threads": None})) == {
         "target.source": "x",
         "arms": "['plain']",
         "threads": "None",

@@ -10,25 +10,32 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from pipelines.report.chart import Chart, absent
 from pipelines.report.svg import new_figure, shortened
 from pipelines.report.theme import Theme, marker, sort_arms
+from pipelines.report.words import Words
 
 _WIDTH, _HEIGHT = 4.6, 3.4
 
 
-def histogram(counts: Mapping[str, Sequence[int]]) -> Chart:
+def histogram(counts: Mapping[str, Sequence[int]], words: Words) -> Chart:
     """Share of steps by number of accepted draft tokens.
 
     Args:
         counts: steps by number of accepted tokens 0..G, for each arm that drafts.
+        words: texts of the page.
     """
-    name, title = "acceptance_histogram", "Accepted draft tokens per step"
+    name, title = "acceptance_histogram", words("histogram.title")
     counts = {arm: list(steps) for arm, steps in counts.items() if sum(steps) > 0}
     if not counts:
-        return absent(name, title, "No arm reported accepted tokens.")
+        return absent(name, title, words("histogram.missing"))
     arms = sort_arms(list(counts))
     shares = {arm: [step / sum(counts[arm]) for step in counts[arm]] for arm in arms}
-    alt = f"{title}. " + " ".join(
-        f"{arm}: {shares[arm][-1]:.0%} of steps keep all {len(shares[arm]) - 1} draft tokens, "
-        f"{shares[arm][0]:.0%} keep none."
+    alt = words("alt", title=title) + " ".join(
+        words(
+            "histogram.alt",
+            arm=arm,
+            all=f"{shares[arm][-1]:.0%}",
+            drafted=len(shares[arm]) - 1,
+            none=f"{shares[arm][0]:.0%}",
+        )
         for arm in arms
     )
 
@@ -49,8 +56,8 @@ def histogram(counts: Mapping[str, Sequence[int]]) -> Chart:
             )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_xlabel("draft tokens accepted in a step")
-        axes.set_ylabel("share of steps")
+        axes.set_xlabel(words("histogram.x"))
+        axes.set_ylabel(words("histogram.y"))
         figure.legend(loc="outside upper left", ncols=3, labelcolor=theme.ink)
         return figure
 
@@ -59,7 +66,7 @@ def histogram(counts: Mapping[str, Sequence[int]]) -> Chart:
         for arm in arms
         for accepted in range(len(counts[arm]))
     ]
-    caption = "A step drafts a block, then keeps the part of it that the target agrees with."
+    caption = words("histogram.caption")
     columns = ("arm", "accepted", "steps", "share")
     return Chart(name, title, caption, alt, draw, columns, rows)
 
@@ -67,28 +74,35 @@ def histogram(counts: Mapping[str, Sequence[int]]) -> Chart:
 def by_position(
     conditional: Mapping[str, Sequence[float | None]],
     unconditional: Mapping[str, Sequence[float | None]],
+    words: Words,
 ) -> Chart:
     """Acceptance at each position of the block.
 
     Args:
         conditional: probability that position i is accepted, given that all before it were.
         unconditional: probability that positions 1..i are all accepted.
+        words: texts of the page.
     """
-    name, title = "acceptance_position", "Acceptance by position in the block"
+    name, title = "acceptance_position", words("position.title")
     arms = sort_arms([arm for arm in unconditional if any(_known(unconditional[arm]))])
     if not arms:
-        return absent(name, title, "No arm reported acceptance by position.")
-    alt = f"{title}. " + " ".join(
-        f"{arm}: position 1 {_first(unconditional[arm]):.0%}, "
-        f"position {len(unconditional[arm])} {_last(unconditional[arm]):.0%} of steps."
+        return absent(name, title, words("position.missing"))
+    alt = words("alt", title=title) + " ".join(
+        words(
+            "position.alt",
+            arm=arm,
+            first=f"{_first(unconditional[arm]):.0%}",
+            position=len(unconditional[arm]),
+            last=f"{_last(unconditional[arm]):.0%}",
+        )
         for arm in arms
     )
 
     def draw(theme: Theme) -> Figure:
         figure, axes = new_figure(theme, _WIDTH, _HEIGHT)
         for source, style, suffix in (
-            (conditional, "--", "given the ones before"),
-            (unconditional, "-", "of all steps"),
+            (conditional, "--", words("position.conditional")),
+            (unconditional, "-", words("position.unconditional")),
         ):
             for arm in arms:
                 points = [
@@ -103,14 +117,14 @@ def by_position(
                     marker=marker(arm, arms),
                     markersize=5,
                     color=theme.arm(arm, arms),
-                    label=f"{shortened(arm)}, {suffix}",
+                    label=words("position.line", arm=shortened(arm), what=suffix),
                 )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylim(top=1.02)
         axes.grid(axis="y", color=theme.grid, linewidth=0.8)
-        axes.set_xlabel("position in the drafted block")
-        axes.set_ylabel("accepted")
+        axes.set_xlabel(words("position.x"))
+        axes.set_ylabel(words("position.y"))
         figure.legend(loc="outside upper left", ncols=2, labelcolor=theme.ink)
         return figure
 
@@ -119,10 +133,7 @@ def by_position(
         for arm in arms
         for position, value in enumerate(unconditional[arm], start=1)
     ]
-    caption = (
-        "Solid: share of all steps in which the block survives up to this position. "
-        "Dashed: how often this position survives once all before it did."
-    )
+    caption = words("position.caption")
     columns = ("arm", "position", "conditional", "unconditional")
     return Chart(name, title, caption, alt, draw, columns, rows)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
 from pipelines.report.chart import Chart, absent
-from pipelines.report.estimate import Estimate
+from pipelines.report.estimate import Estimate, reach_of
 from pipelines.report.svg import new_figure, shortened
 from pipelines.report.theme import Theme, marker, sort_arms
+from pipelines.report.words import Words
 
 Groups = Sequence[tuple[str, Mapping[str, Estimate]]]
 _WIDTH, _LINE, _FRAME = 4.6, 0.34, 1.0
@@ -20,13 +20,13 @@ def forest(
     name: str,
     title: str,
     groups: Groups,
+    words: Words,
     *,
     quantity: str,
     caption: str,
     reference: float | None = None,
     limit: float | None = None,
-    limit_label: str = "plan's threshold",
-    lacking: str = "not measured",
+    lacking: str | None = None,
 ) -> Chart:
     """Compare arms group by group.
 
@@ -34,13 +34,14 @@ def forest(
         name: file name and anchor.
         title: heading.
         groups: label and estimates by arm, from top to bottom.
+        words: texts of the page.
         quantity: what the horizontal axis shows.
         caption: how to read it.
         reference: dashed line of "no difference".
         limit: dotted line of the plan's threshold.
-        limit_label: what that line is called in the legend.
-        lacking: said in place of a group without any estimate.
+        lacking: said in place of a group without any estimate; None: that it was not measured.
     """
+    lacking = words("not_measured") if lacking is None else lacking
     arms = sort_arms([arm for _, by_arm in groups for arm in by_arm])
     drawable = [
         (label, arm, by_arm[arm])
@@ -49,12 +50,18 @@ def forest(
         if arm in by_arm and by_arm[arm].drawable
     ]
     if not drawable:
-        return absent(name, title, f"every group is {lacking}. {caption}")
+        return absent(name, title, words("forest.missing", lacking=lacking, caption=caption))
     lowest = min(drawable, key=lambda item: item[2].value or 0.0)
     highest = max(drawable, key=lambda item: item[2].value or 0.0)
-    alt = (
-        f"{title}. {quantity} runs from {lowest[2].value:.2f} ({lowest[0]}, {lowest[1]}) "
-        f"to {highest[2].value:.2f} ({highest[0]}, {highest[1]}). The table holds every number."
+    alt = words("alt", title=title) + words(
+        "forest.alt",
+        quantity=quantity,
+        low=f"{lowest[2].value:.2f}",
+        low_group=lowest[0],
+        low_arm=lowest[1],
+        high=f"{highest[2].value:.2f}",
+        high_group=highest[0],
+        high_arm=highest[1],
     )
 
     def draw(theme: Theme) -> Figure:
@@ -65,7 +72,7 @@ def forest(
             quantity=quantity,
             reference=reference,
             limit=limit,
-            limit_label=limit_label,
+            limit_label=words("forest.limit"),
             lacking=lacking,
         )
 
@@ -101,12 +108,11 @@ def _draw(
             if arm in by_arm and by_arm[arm].drawable
         ]
         values = [float(item.value or 0.0) for _, item in points]
-        below = [_reach(value, item.low) for value, (_, item) in zip(values, points, strict=True)]
-        above = [_reach(value, item.high) for value, (_, item) in zip(values, points, strict=True)]
+        reach = [reach_of(item) for _, item in points]
         axes.errorbar(
             values,
             [y for y, _ in points],
-            xerr=(below, above),
+            xerr=([below for below, _ in reach], [above for _, above in reach]),
             fmt=marker(arm, arms),
             color=theme.arm(arm, arms),
             markersize=5,
@@ -138,10 +144,3 @@ def _draw(
     axes.set_xlabel(quantity)
     figure.legend(loc="outside upper left", ncols=3, labelcolor=theme.ink, handletextpad=0.3)
     return figure
-
-
-def _reach(value: float, end: float | None) -> float:
-    """Length of one half of an error bar; a missing end draws none."""
-    if end is None or not math.isfinite(end):
-        return 0.0
-    return abs(value - end)

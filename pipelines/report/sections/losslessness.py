@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from pipelines.report.charts.evidence import evidence_curve
-from pipelines.report.estimate import NOT_MEASURED, number
 from pipelines.report.inputs import Json, ReportInputs
-from pipelines.report.section import Badge, Cell, Section, Table
+from pipelines.report.section import Cell, Quoted, Section, Table, badge
 from pipelines.report.theme import sort_arms
+from pipelines.report.words import Words
 
 _PAIRS = ("pairs", "identical", "diverged_tie", "diverged_failure", "ends_differ")
 
 
-def losslessness_section(inputs: ReportInputs) -> Section:
+def losslessness_section(inputs: ReportInputs, words: Words) -> Section:
     """Evidence curve of every arm and the greedy comparison."""
-    title = "Losslessness"
+    title = words("lossless.title")
     if inputs.audit is None:
-        return Section(
-            "losslessness",
-            title,
-            "Not measured: there is no audit of this run. Nothing is known about losslessness.",
-        )
+        return Section("losslessness", title, words("lossless.no_audit"))
     audits: Json = inputs.audit["arms"]
     alpha = inputs.audit.get("alpha")
     curves = {arm: points(found.get("evidence") or ()) for arm, found in audits.items()}
     arms = sort_arms(list(audits))
+    planted: Json = inputs.audit.get("planted_faults") or {}
+    told = [words("lossless.planted", arm=arm, fault=planted[arm]) for arm in planted]
     return Section(
         "losslessness",
         title,
-        "Sampled outputs are tested token by token against the target's own distribution; greedy "
-        "outputs must equal plain decoding, up to ties within the measured numerical tolerance.",
-        [evidence_curve(curves, alpha)],
+        " ".join([words("lossless.lead"), *told]),
+        [evidence_curve(curves, alpha, words)],
         [
-            _sampled(audits, arms, alpha),
-            _greedy_tokens(audits, arms),
-            _greedy_replies(audits, arms, inputs.baseline),
+            _sampled(audits, arms, alpha, words),
+            _greedy_tokens(audits, arms, words),
+            _greedy_replies(audits, arms, inputs.baseline, words),
         ],
     )
 
@@ -48,14 +45,15 @@ def points(evidence: object) -> list[tuple[float, float]]:
     return pairs
 
 
-def _place(first: Json | None) -> str:
+def _place(first: Json | None, words: Words) -> str:
     """Where evidence first sufficed."""
     if first is None:
-        return "none"
-    return f"{first.get('row')}, token {first.get('position')} ({first.get('kind')})"
+        return words("none")
+    place = {"row": first.get("row"), "position": first.get("position"), "kind": first.get("kind")}
+    return words("lossless.place", **place)
 
 
-def _sampled(audits: Json, arms: list[str], alpha: float | None) -> Table:
+def _sampled(audits: Json, arms: list[str], alpha: float | None, words: Words) -> Table:
     limit = None if not alpha else 1.0 / alpha
     rows: list[list[Cell]] = []
     for arm in arms:
@@ -63,66 +61,62 @@ def _sampled(audits: Json, arms: list[str], alpha: float | None) -> Table:
         rows.append(
             [
                 arm,
-                Badge(str(found["verdict"])),
-                _e_value(found.get("e_value")),
-                number(limit, 0),
-                number(found.get("tokens_read"), 0),
-                number(found.get("min_tokens"), 0),
-                _place(found.get("first_evidence")),
-                "; ".join(str(reason) for reason in found.get("reasons") or ()),
+                badge(words, str(found["verdict"])),
+                _figure(found.get("e_value"), words),
+                words.number(limit, 0),
+                words.number(found.get("tokens_read"), 0),
+                words.number(found.get("min_tokens"), 0),
+                _place(found.get("first_evidence"), words),
+                _why(found, words),
             ]
         )
+    keys = ("finding", "e_value", "limit", "read", "wanted", "first", "reasons")
     return Table(
-        "Audit by arm",
-        (
-            "arm",
-            "finding",
-            "e-value",
-            "limit",
-            "tokens read",
-            "tokens wanted",
-            "first evidence",
-            "reasons",
-        ),
+        words("lossless.audit"),
+        (words("arm"), *(words(f"lossless.{key}") for key in keys)),
         rows,
         numeric=range(2, 6),
-        note="The chance that a lossless arm ever reaches the limit is at most one in the limit.",
+        note=words("lossless.audit_note"),
     )
 
 
-def _e_value(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{value:.3g}"
+def _why(found: Json, words: Words) -> str | Quoted:
+    """The audit's own sentences; another language says its finding instead, by its code."""
+    said = "; ".join(str(reason) for reason in found.get("reasons") or ())
+    if words.language == "en":
+        return said
+    explained = words.texts.get(f"lossless.means_{found['verdict']}")
+    return Quoted(said, "en") if explained is None else explained
 
 
-def _greedy_tokens(audits: Json, arms: list[str]) -> Table:
+def _figure(value: object, words: Words) -> str:
+    return f"{value:.3g}" if isinstance(value, int | float) else words("not_measured")
+
+
+def _greedy_tokens(audits: Json, arms: list[str], words: Words) -> Table:
     rows = []
     for arm in arms:
         greedy = audits[arm].get("greedy") or {}
-        counts = [number(greedy.get(key), 0) for key in ("exact", "ties", "failures")]
-        rows.append([arm, *counts, _tolerance(greedy.get("tie_tolerance"))])
+        counts = [words.number(greedy.get(key), 0) for key in ("exact", "ties", "failures")]
+        rows.append([arm, *counts, _figure(greedy.get("tie_tolerance"), words)])
     return Table(
-        "Greedy tokens against the target's best",
-        ("arm", "best", "tied", "wrong", "tie tolerance"),
+        words("lossless.greedy_tokens"),
+        (words("arm"), *(words(f"lossless.{k}") for k in ("best", "tied", "wrong", "tolerance"))),
         rows,
         numeric=range(1, 5),
-        note="A tied token's logit lies closer to the best one than the tolerance, which was "
-        "measured with this model on this machine.",
+        note=words("lossless.greedy_note"),
     )
 
 
-def _greedy_replies(audits: Json, arms: list[str], baseline: str) -> Table:
+def _greedy_replies(audits: Json, arms: list[str], baseline: str, words: Words) -> Table:
     rows = []
     for arm in arms:
         if arm != baseline:
             pairs = (audits[arm].get("greedy") or {}).get("against_baseline") or {}
-            rows.append([arm, *(number(pairs.get(key), 0) for key in _PAIRS)])
+            rows.append([arm, *(words.number(pairs.get(key), 0) for key in _PAIRS)])
     return Table(
-        f"Greedy replies against {baseline} decoding",
-        ("arm", "compared", "equal", "part at a tie", "part at a wrong token", "end elsewhere"),
+        words("lossless.greedy_replies", baseline=baseline),
+        (words("arm"), *(words(f"lossless.{key}") for key in _PAIRS)),
         rows,
         numeric=range(1, 6),
     )
-
-
-def _tolerance(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, int | float) else NOT_MEASURED

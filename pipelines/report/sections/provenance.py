@@ -5,67 +5,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipelines.report.inputs import Json, ReportInputs
-from pipelines.report.section import Section, Table
+from pipelines.report.section import Cell, Section, Table, quote
+from pipelines.report.words import Words
 
-_ABSENT = "not recorded"
 
-
-def inputs_section(inputs: ReportInputs) -> Section:
+def inputs_section(inputs: ReportInputs, words: Words) -> Section:
     """Every input with its SHA-256."""
+    title, absent = words("inputs.title"), words("not_recorded")
     if inputs.manifest is None:
-        return Section("inputs", "Inputs", f"Manifest: {_ABSENT}. This run cannot be reproduced.")
+        return Section("inputs", title, words("inputs.none"))
     rows = [[name, str(digest)] for name, digest in sorted(inputs.manifest["entries"].items())]
-    tables = [Table("SHA-256 of every input", ("input", "sha256"), rows)]
+    tables = [Table(words("inputs.caption"), (words("inputs.input"), "SHA-256"), rows)]
     if inputs.draft is not None:
-        tables.append(_flat_table("Draft", inputs.draft))
-    return Section(
-        "inputs",
-        "Inputs",
-        f"{inputs.metrics['rows']:,} rows from {inputs.metrics['prompts']:,} prompts. "
-        f"Manifest {inputs.manifest.get('manifest_sha256', _ABSENT)}.",
-        (),
-        tables,
+        tables.append(_flat_table(words("inputs.draft"), inputs.draft, words))
+    lead = words(
+        "inputs.lead",
+        rows=f"{inputs.metrics['rows']:,}",
+        prompts=f"{inputs.metrics['prompts']:,}",
+        manifest=inputs.manifest.get("manifest_sha256", absent),
     )
+    return Section("inputs", title, lead, (), tables)
 
 
-def plan_section(inputs: ReportInputs) -> Section:
+def plan_section(inputs: ReportInputs, words: Words) -> Section:
     """The plan and the parameters of the run."""
     tables = []
     if inputs.plan is not None:
-        tables.append(_flat_table("Plan", inputs.plan))
+        tables.append(_flat_table(words("plan.plan"), inputs.plan, words))
     if inputs.params is not None:
-        tables.append(_flat_table("Parameters", inputs.params))
-    digest = inputs.verdict.get("plan_sha256") or _ABSENT
-    return Section(
-        "plan",
-        "Plan and parameters",
-        f"What had to be shown. {_sealed(inputs)} Plan SHA-256 {digest}.",
-        (),
-        tables,
-    )
+        tables.append(_flat_table(words("plan.params"), inputs.params, words))
+    digest = inputs.verdict.get("plan_sha256") or words("not_recorded")
+    lead = words("plan.lead", sealed=_sealed(inputs, words), digest=digest)
+    return Section("plan", words("plan.title"), lead, (), tables)
 
 
-def _sealed(inputs: ReportInputs) -> str:
+def _sealed(inputs: ReportInputs, words: Words) -> str:
     seal = ((inputs.manifest or {}).get("entries") or {}).get("plan.seal")
-    if seal is None:
-        return (
-            "The plan is hashed, not sealed: its history in Git says when which threshold was "
-            "written."
-        )
-    return f"The plan was sealed before these rows were measured, seal SHA-256 {seal}."
+    return words("plan.hashed") if seal is None else words("plan.sealed", seal=seal)
 
 
-def environment_section(inputs: ReportInputs) -> Section:
+def environment_section(inputs: ReportInputs, words: Words) -> Section:
     """The machine and the library versions."""
+    title = words("environment.title")
     if inputs.environment is None:
-        return Section("environment", "Environment", f"Environment: {_ABSENT}.")
-    table = _flat_table("Machine and libraries", inputs.environment)
-    return Section("environment", "Environment", "", (), [table])
+        return Section("environment", title, words("environment.none"))
+    table = _flat_table(words("environment.caption"), inputs.environment, words)
+    return Section("environment", title, "", (), [table])
 
 
-def _flat_table(caption: str, document: Json) -> Table:
-    rows = [[path, text] for path, text in flatten(document)]
-    return Table(caption, ("field", "value"), rows)
+def _flat_table(caption: str, document: Json, words: Words) -> Table:
+    rows: list[list[Cell]] = [[path, quote(words, text)] for path, text in flatten(document)]
+    return Table(caption, (words("inputs.field"), words("inputs.value")), rows)
 
 
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, str]]:

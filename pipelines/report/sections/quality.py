@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipelines.report.charts.forest import forest
-from pipelines.report.estimate import MISSING, Estimate, interval, number, read_estimate, share
+from pipelines.report.estimate import MISSING, Estimate, read_estimate
 from pipelines.report.inputs import ReportInputs
 from pipelines.report.section import Section, Table
+from pipelines.report.words import Words
 from specdecode.measurement.intervals import difference_interval, metric_interval
 from specdecode.measurement.metrics import METRICS
 from specdecode.measurement.pairing import pair
@@ -15,7 +16,7 @@ from specdecode.measurement.records import Record
 from specdecode.statistics.interval import Interval
 
 
-def quality_section(inputs: ReportInputs) -> Section:
+def quality_section(inputs: ReportInputs, words: Words) -> Section:
     """Checker scores by arm and by kind of checker, and paired differences to plain decoding."""
     by_kind = _by_kind(inputs)
     groups = [
@@ -23,33 +24,30 @@ def quality_section(inputs: ReportInputs) -> Section:
     ]
     chart = forest(
         "quality",
-        "Checker score by kind of checker",
+        words("quality.chart"),
         groups,
-        quantity="mean score (1 is all right)",
-        caption="Marker: mean score over requests with such a checker. Bar: interval over prompts.",
+        words,
+        quantity=words("quality.quantity"),
+        caption=words("quality.caption"),
     )
     table_rows = [
-        [label, arm, *_difference_cells(rows, arm, inputs)]
+        [label, arm, *_difference_cells(rows, arm, inputs, words)]
         for label, rows in by_kind
         for arm in inputs.candidates
     ]
-    overall = [["all checkers", arm, *_overall_cells(inputs, arm)] for arm in inputs.candidates]
-    return Section(
-        "quality",
-        "Quality",
-        "Replies are scored by programs: exact answers, numbers, JSON schemas, code that must run. "
-        "Prompts without a checker do not enter.",
-        [chart],
-        [
-            Table(
-                f"Score minus that of {inputs.baseline} decoding, same prompts, percentage points",
-                ("checker", "arm", "difference", "interval", "prompts"),
-                overall + table_rows,
-                numeric=(2, 3, 4),
-            ),
-            _scores(inputs),
-        ],
+    overall = [
+        [words("quality.all"), arm, *_overall_cells(inputs, arm, words)]
+        for arm in inputs.candidates
+    ]
+    keys = ("quality.checker", "arm", "quality.difference", "interval", "prompts")
+    table = Table(
+        words("quality.differences", baseline=inputs.baseline),
+        [words(key) for key in keys],
+        overall + table_rows,
+        numeric=(2, 3, 4),
     )
+    tables = [table, _scores(inputs, words)]
+    return Section("quality", words("quality.title"), words("quality.lead"), [chart], tables)
 
 
 def _by_kind(inputs: ReportInputs) -> list[tuple[str, list[Record]]]:
@@ -74,31 +72,34 @@ def _read(found: Interval | None, own: Sequence[Record]) -> Estimate:
     return Estimate(sum(known) / len(known), n=len(known)) if known else MISSING
 
 
-def _difference_cells(rows: Sequence[Record], arm: str, inputs: ReportInputs) -> list[str]:
+def _difference_cells(
+    rows: Sequence[Record], arm: str, inputs: ReportInputs, words: Words
+) -> list[str]:
     found = difference_interval(
         METRICS["quality"],
         pair(rows, arm, inputs.baseline),
         level=_level(inputs),
         seed=_seed(inputs),
     )
-    return _cells(read_estimate(None if found is None else found.to_json()))
+    return _cells(read_estimate(None if found is None else found.to_json()), words)
 
 
-def _overall_cells(inputs: ReportInputs, arm: str) -> list[str]:
-    return _cells(read_estimate(inputs.overall["comparisons"][arm]["quality_difference"]))
+def _overall_cells(inputs: ReportInputs, arm: str, words: Words) -> list[str]:
+    return _cells(read_estimate(inputs.overall["comparisons"][arm]["quality_difference"]), words)
 
 
-def _cells(found: Estimate) -> list[str]:
-    ends = interval(found.low, found.high, 1, scale=100.0)
-    return [number(found.value, 1, scale=100.0), ends, str(found.n or 0)]
+def _cells(found: Estimate, words: Words) -> list[str]:
+    ends = words.interval(found.low, found.high, 1, scale=100.0)
+    return [words.number(found.value, 1, scale=100.0), ends, str(found.n or 0)]
 
 
-def _scores(inputs: ReportInputs) -> Table:
+def _scores(inputs: ReportInputs, words: Words) -> Table:
     rows = []
     for arm in inputs.arms:
         found = inputs.overall["arms"][arm]["metrics"]["quality"]
-        rows.append([arm, share(found["request_mean"]), str(found["n"])])
-    return Table("Mean checker score", ("arm", "score", "requests"), rows, numeric=(1, 2))
+        rows.append([arm, words.share(found["request_mean"]), str(found["n"])])
+    columns = [words(key) for key in ("arm", "quality.score", "requests")]
+    return Table(words("quality.mean"), columns, rows, numeric=(1, 2))
 
 
 def _level(inputs: ReportInputs) -> float:

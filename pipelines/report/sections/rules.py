@@ -5,57 +5,63 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from pipelines.report.findings import finding, stratum_label
 from pipelines.report.inputs import Json, ReportInputs
-from pipelines.report.section import Badge, Cell, Section, Table
+from pipelines.report.section import Cell, Section, Table, badge
+from pipelines.report.words import Words
 
 _COLUMNS = ("rule", "arm", "role", "outcome", "estimate", "interval", "threshold", "n", "reason")
 _NUMERIC = (4, 5, 6, 7)
 
 
-def rules_section(inputs: ReportInputs) -> Section:
+def rules_section(inputs: ReportInputs, words: Words) -> Section:
     """Rules over all prompts; those by stratum are counted here and listed under Strata."""
     rules = inputs.verdict.get("rules") or ()
+    title = words("rules.title")
     whole = [rule for rule in rules if not rule.get("stratum") and not _passed_check(rule)]
-    checks = [_check_name(rule) for rule in rules if _passed_check(rule)]
+    checks = [_check_name(rule, words) for rule in rules if _passed_check(rule)]
     if not rules:
-        return Section("rules", "Rules", "No rule was evaluated, so nothing was shown.")
+        return Section("rules", title, words("rules.none"))
     by_stratum = [rule for rule in rules if rule.get("stratum")]
-    notes = [f"By stratum: {_counts(by_stratum)}. Listed under Strata."] if by_stratum else []
+    notes = []
+    if by_stratum:
+        notes.append(words("rules.by_stratum", counts=_counts(by_stratum, words)))
     if checks:
-        notes.append(f"Integrity of the evidence, checks passed: {', '.join(checks)}.")
-    return Section(
-        "rules",
-        "Rules",
-        "A primary rule must be shown to hold. A guardrail fails when harm is shown. A secondary "
-        "rule is reported only. A rule that lacks data has not passed.",
-        (),
-        [Table("Rules of the plan", _COLUMNS, [_row(rule) for rule in whole], _NUMERIC)],
-        notes,
-    )
+        notes.append(words("rules.checks", checks=words("list_comma").join(checks)))
+    rows = [_row(rule, inputs, words) for rule in whole]
+    table = Table(words("rules.caption"), _columns(words), rows, _NUMERIC)
+    return Section("rules", title, words("rules.lead"), (), [table], notes)
 
 
-def stratum_rules(inputs: ReportInputs) -> list[Table]:
+def stratum_rules(inputs: ReportInputs, words: Words) -> list[Table]:
     """The gate's findings by stratum: one table, or none when the plan names no stratum."""
     rules = [rule for rule in inputs.verdict.get("rules") or () if rule.get("stratum")]
     if not rules:
         return []
     # With blanks the longest of them breaks into two lines and leaves room for the reason.
-    rows = [[str(rule["stratum"]).replace("=", " = "), *_row(rule)] for rule in rules]
+    rows = [
+        [stratum_label(str(rule["stratum"]), words), *_row(rule, inputs, words)] for rule in rules
+    ]
     numeric = [index + 1 for index in _NUMERIC]
-    return [Table("Rules of the plan by stratum", ("stratum", *_COLUMNS), rows, numeric)]
+    columns = [words("rules.stratum"), *_columns(words)]
+    return [Table(words("rules.caption_strata"), columns, rows, numeric)]
 
 
-def _row(rule: Json) -> list[Cell]:
+def _columns(words: Words) -> list[str]:
+    return [words(f"rules.{name}") for name in _COLUMNS]
+
+
+def _row(rule: Json, inputs: ReportInputs, words: Words) -> list[Cell]:
     return [
         str(rule["name"]),
-        str(rule.get("arm") or "all"),
-        str(rule.get("role") or "not stated"),
-        Badge(str(rule["outcome"]).replace("_", " ")),
-        _figure(rule.get("estimate")),
-        _interval(rule.get("low"), rule.get("high")),
-        _figure(rule.get("threshold")),
-        _figure(rule.get("n")),
-        str(rule.get("reason") or ""),
+        str(rule.get("arm") or words("rules.all_arms")),
+        words.label("role", str(rule["role"])) if rule.get("role") else words("not_stated"),
+        badge(words, str(rule["outcome"])),
+        words.figure(rule.get("estimate")),
+        words.figures(rule.get("low"), rule.get("high")),
+        words.figure(rule.get("threshold")),
+        words.figure(rule.get("n")),
+        finding(rule, inputs.plan, words),
     ]
 
 
@@ -63,19 +69,13 @@ def _passed_check(rule: Json) -> bool:
     return rule.get("role") == "integrity" and rule["outcome"] == "pass"
 
 
-def _check_name(rule: Json) -> str:
-    return str(rule["name"]).removeprefix("integrity/").replace("_", " ")
+def _check_name(rule: Json, words: Words) -> str:
+    name = str(rule["name"]).removeprefix("integrity/")
+    return words.label("check", name).replace("_", " ")
 
 
-def _figure(value: float | None) -> str:
-    """Four significant digits; a rule need not have every number, which is a dash."""
-    return "–" if value is None else f"{value:.4g}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "–" if low is None and high is None else f"{_figure(low)} to {_figure(high)}"
-
-
-def _counts(rules: Iterable[Json]) -> str:
-    counts = Counter(str(rule["outcome"]).replace("_", " ") for rule in rules)
-    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+def _counts(rules: Iterable[Json], words: Words) -> str:
+    counts = Counter(str(rule["outcome"]) for rule in rules)
+    return words("list_comma").join(
+        f"{count} {words.label('outcome', outcome)}" for outcome, count in sorted(counts.items())
+    )

@@ -7,45 +7,42 @@ from typing import Any
 
 from pipelines.report.chart import Chart
 from pipelines.report.charts.forest import forest
-from pipelines.report.estimate import Estimate, interval, number, read_estimate
+from pipelines.report.estimate import Estimate, read_estimate
 from pipelines.report.inputs import Json, ReportInputs
 from pipelines.report.section import Section, Table
+from pipelines.report.words import Words
 
-TOO_FEW = "fewer than two prompts with both arms"
-_QUANTITY = "speed relative to plain decoding (higher is faster)"
 _STRATA = ("category", "language", "difficulty")
-_LATENCIES = (
-    ("ttft_s", "time to first token"),
-    ("tpot_s", "time per further token"),
-    ("e2e_s", "whole request"),
-)
+_LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
 _QUANTILES = ("p50", "p90", "p95", "p99")
+_RATIOS = ("tpot_p95_ratio", "ttft_p95_ratio", "tpot_ratio", "ttft_ratio")
 
 
-def speed_section(inputs: ReportInputs) -> Section:
+def speed_section(inputs: ReportInputs, words: Words) -> Section:
     """Speed ratios and latency percentiles."""
     level = float(inputs.metrics.get("level") or 0.95)
-    overall = [("all requests", inputs.overall)]
+    overall = [(words("speed.all"), inputs.overall)]
     by_sampling = [(str(scope["value"]), scope) for scope in inputs.scopes("sampling")]
     charts = [
         _chart(
             "speed_overall",
-            "Speed against plain decoding",
+            words("speed.overall"),
             overall + by_sampling,
             inputs.candidates,
+            words,
             limit=plan_limit(inputs.verdict, "speed_ratio"),
         )
     ]
     for by in _STRATA:
         scopes = [(str(scope["value"]), scope) for scope in inputs.scopes(by)]
-        charts.append(_chart(f"speed_{by}", f"Speed by {by}", scopes, inputs.candidates))
+        title = words("speed.by", by=words(f"by.{by}"))
+        charts.append(_chart(f"speed_{by}", title, scopes, inputs.candidates, words))
     return Section(
         "speed",
-        "Speed",
-        f"Tokens per second of each arm divided by those of {inputs.baseline} decoding on the same "
-        f"prompts. 1 is no difference. Intervals are {level:.0%}, over prompts.",
+        words("speed.title"),
+        words("speed.lead", baseline=inputs.baseline, level=f"{level:.0%}"),
         charts,
-        [_tails(inputs), _tail_ratios(inputs)],
+        [_tails(inputs, words), _tail_ratios(inputs, words)],
     )
 
 
@@ -63,6 +60,8 @@ def _chart(
     title: str,
     scopes: Sequence[tuple[str, Json]],
     arms: Sequence[str],
+    words: Words,
+    *,
     limit: float | None = None,
 ) -> Chart:
     groups = [
@@ -73,58 +72,47 @@ def _chart(
         name,
         title,
         groups,
-        quantity=_QUANTITY,
-        caption="Marker: ratio. Bar: its interval. Dashed line: no difference. Insufficient: "
-        f"{TOO_FEW}.",
+        words,
+        quantity=words("speed.quantity"),
+        caption=words("speed.caption"),
         reference=1.0,
         limit=limit,
-        lacking="insufficient",
+        lacking=words("insufficient"),
     )
 
 
 def _speed(scope: Json, arm: str) -> Estimate:
-    return read_estimate(scope["comparisons"][arm]["speed_ratio"], reason=TOO_FEW)
+    return read_estimate(scope["comparisons"][arm]["speed_ratio"])
 
 
-def _tails(inputs: ReportInputs) -> Table:
+def _tails(inputs: ReportInputs, words: Words) -> Table:
     rows = []
-    for metric, label in _LATENCIES:
+    for metric in _LATENCIES:
         for arm in inputs.arms:
             found = inputs.overall["arms"][arm]["metrics"][metric]
-            cells = [number(found.get(name), 1, scale=1000.0) for name in _QUANTILES]
-            rows.append([label, arm, *cells, str(found["n"])])
+            cells = [words.number(found.get(name), 1, scale=1000.0) for name in _QUANTILES]
+            rows.append([words(f"latency.{metric}"), arm, *cells, str(found["n"])])
     return Table(
-        "Latency percentiles over requests, milliseconds",
-        ("latency", "arm", *_QUANTILES, "requests"),
+        words("tails.caption"),
+        (words("tails.latency"), words("arm"), *_QUANTILES, words("requests")),
         rows,
         numeric=range(2, 7),
-        note="The p99 of n requests is close to their maximum when n is below a few hundred.",
+        note=words("tails.note"),
     )
 
 
-def _tail_ratios(inputs: ReportInputs) -> Table:
+def _tail_ratios(inputs: ReportInputs, words: Words) -> Table:
     rows = []
     for arm in inputs.candidates:
         comparison = inputs.overall["comparisons"][arm]
-        for key, label in (
-            ("tpot_p95_ratio", "p95 of time per further token"),
-            ("ttft_p95_ratio", "p95 of time to first token"),
-            ("tpot_ratio", "time per further token, pooled"),
-            ("ttft_ratio", "time to first token, pooled"),
-        ):
-            found = read_estimate(comparison.get(key), reason=TOO_FEW)
-            rows.append(
-                [
-                    label,
-                    arm,
-                    number(found.value, 3),
-                    interval(found.low, found.high, 3),
-                    str(found.n or 0),
-                ]
-            )
+        for key in _RATIOS:
+            found = read_estimate(comparison.get(key))
+            ends = words.interval(found.low, found.high, 3)
+            cells = [words.number(found.value, 3), ends, str(found.n or 0)]
+            rows.append([words(f"latency.{key}"), arm, *cells])
     return Table(
-        f"Latency relative to {inputs.baseline} decoding (lower is faster)",
-        ("latency", "arm", "ratio", "interval", "prompts"),
+        words("tails.ratios", baseline=inputs.baseline),
+        [words(key) for key in ("tails.latency", "arm", "tails.ratio", "interval", "prompts")],
         rows,
         numeric=(2, 3, 4),
     )

@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-from pipelines.report.estimate import interval, number, read_estimate
+from pipelines.report.estimate import read_estimate
 from pipelines.report.inputs import Json, ReportInputs
 from pipelines.report.section import Section, Table
 from pipelines.report.sections.rules import stratum_rules
-from pipelines.report.sections.speed import TOO_FEW
+from pipelines.report.words import Words
 
 STRATA = ("category", "language", "difficulty")
-INSUFFICIENT = "insufficient"
 
 
-def strata_section(inputs: ReportInputs) -> Section:
+def strata_section(inputs: ReportInputs, words: Words) -> Section:
     """One table a stratum."""
-    tables = stratum_rules(inputs)
+    tables = stratum_rules(inputs, words)
     for by in STRATA:
         scopes = inputs.scopes(by)
         rows = [
-            _row(inputs, scope, arm)
+            _row(scope, arm, words)
             for scope in scopes
             for arm in inputs.candidates
             if arm in scope["comparisons"]
         ]
         if rows:
-            tables.append(_table(by, rows))
-    notes = (
-        [f"No numbers: {', '.join(missing)}."]
-        if (missing := [by for by in STRATA if not inputs.scopes(by)])
-        else []
-    )
-    return Section(
-        "strata",
-        "Strata",
-        f"“{INSUFFICIENT}” means {TOO_FEW}: no interval can be given, and that is not a pass.",
-        (),
-        tables,
-        notes,
-    )
+            tables.append(_table(by, rows, words))
+    missing = [words(f"by.{by}") for by in STRATA if not inputs.scopes(by)]
+    notes = [words("strata.missing", names=words("list_comma").join(missing))] if missing else []
+    lead = words("strata.lead", insufficient=words("insufficient"), why=words("too_few"))
+    return Section("strata", words("strata.title"), lead, (), tables, notes)
 
 
-def _table(by: str, rows: list[list[str]]) -> Table:
-    return Table(
-        f"By {by}",
-        (by, "arm", "speed ratio", "interval", "prompts", "tokens per step", "failed"),
-        rows,
-        numeric=range(2, 7),
-    )
+def _table(by: str, rows: list[list[str]], words: Words) -> Table:
+    name = words(f"by.{by}")
+    keys = ("arm", "strata.speed", "interval", "prompts", "tokens_per_step", "failed")
+    columns = [name, *(words(key) for key in keys)]
+    return Table(words("strata.by", by=name), columns, rows, numeric=range(2, 7))
 
 
-def _row(inputs: ReportInputs, scope: Json, arm: str) -> list[str]:
-    speed = read_estimate(scope["comparisons"][arm]["speed_ratio"], reason=INSUFFICIENT)
-    found = scope["arms"][arm]
+def _row(scope: Json, arm: str, words: Words) -> list[str]:
+    speed = read_estimate(scope["comparisons"][arm]["speed_ratio"])
+    found, insufficient = scope["arms"][arm], words("insufficient")
     return [
         str(scope["value"]),
         arm,
-        INSUFFICIENT if speed.value is None else number(speed.value),
-        INSUFFICIENT if speed.low is None else interval(speed.low, speed.high),
+        insufficient if speed.value is None else words.number(speed.value),
+        insufficient if speed.low is None else words.interval(speed.low, speed.high),
         str(scope["prompts"]),
-        number(found["metrics"]["mean_acceptance_length"]["pooled"]),
-        f"{found['errors']} of {found['requests']}",
+        words.number(found["metrics"]["mean_acceptance_length"]["pooled"]),
+        words("of", part=found["errors"], whole=found["requests"]),
     ]

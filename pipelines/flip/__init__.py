@@ -1,0 +1,1 @@
+"""The evaluation again with one assumption changed at a time: where does the verdict turn?"""
