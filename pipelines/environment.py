@@ -25,6 +25,11 @@ LIBRARIES = (
     "pyarrow",
     "pydantic",
 )
+INSTRUCTIONS = frozenset(
+    {"avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_bf16", "avx512_vnni"}
+    | {"amx_bf16", "amx_int8", "asimd", "bf16", "i8mm", "sve", "sve2"}
+)
+"""Flags of processors by which kernels are chosen, and the precision that `auto` takes."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -38,6 +43,7 @@ def describe(threads: int | None) -> dict[str, Any]:
         "schema": "specdecode.environment/1",
         "hardware": {
             "cpu": _cpu_model(),
+            "instructions": _instructions(),
             "cores": _cores(),
             "memory_gib": _memory_gib(),
             "gpus": _gpus(),
@@ -53,14 +59,32 @@ def describe(threads: int | None) -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
+    here = _cpu_facts()
+    for name in ("model name", "Model", "Hardware"):
+        if name in here:
+            return here[name]
+    asked = _output("sysctl", "-n", "machdep.cpu.brand_string")
+    return asked or platform.processor() or platform.machine()
+
+
+def _instructions() -> list[str]:
+    """Virtual machines tell the same model name for processors of unlike abilities."""
+    here = _cpu_facts()
+    flags = here.get("flags", here.get("Features", ""))
+    return sorted(INSTRUCTIONS.intersection(flags.split()))
+
+
+def _cpu_facts() -> dict[str, str]:
+    """What Linux tells of the processor; of the first one, where there are several."""
+    found: dict[str, str] = {}
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("model name", "Model", "Hardware"):
-                return " ".join(value.split())
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
-    return platform.processor() or platform.machine()
+        return found
+    for line in told.splitlines():
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), " ".join(value.split()))
+    return found
 
 
 def _cores() -> int | None:

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="re-run every stage")
     arguments = parser.parse_args(argv)
     try:
-        with _ended_by_sigterm():
+        with ended_by_sigterm():
             return evaluate(arguments.profile, force=arguments.force)
     except UserError as error:
         say(f"error: {error}")
@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """Makes SIGTERM an exception, so that whatever this process started is ended as well."""
     before = signal.signal(signal.SIGTERM, _leave)
     try:

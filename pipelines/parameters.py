@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from pipelines.planted import NO_FAULT, PLANTABLE
 from pipelines.quality.settings import ValidateSettings
 from specdecode.errors import ConfigError
 
@@ -30,6 +31,12 @@ def _once_each(values: list[str]) -> list[str]:
     if twice:
         raise ValueError(f"must name each once; more than once: {', '.join(twice)}")
     return values
+
+
+def _plantable(name: str) -> str:
+    if name not in (NO_FAULT, *PLANTABLE):
+        raise ValueError(f"no such fault; {NO_FAULT}, or one of {', '.join(PLANTABLE)}")
+    return name
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -50,7 +57,7 @@ class Target(_Section):
     """The model whose output must not change."""
 
     source: Text
-    dtype: Literal["bfloat16", "float32", "float16"]
+    dtype: Literal["auto", "bfloat16", "float32", "float16"]
 
 
 class Draft(_Section):
@@ -97,6 +104,7 @@ class Decoding(_Section):
     max_tokens: Count
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
     threads: Count | None
+    planted_fault: Annotated[Text, AfterValidator(_plantable)] = NO_FAULT
 
     @field_validator("sampling")
     @classmethod

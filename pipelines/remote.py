@@ -14,7 +14,9 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from pipelines import repro
 from pipelines.console import say
@@ -29,6 +31,36 @@ def point_at(url: str | None, root: Path) -> None:
         _dvc(root, "remote", "add", "--quiet", "--local", "--force", "--default", NAME, url)
     elif f'remote "{NAME}"' in _local_settings(root):
         _dvc(root, "remote", "remove", "--quiet", "--local", NAME)
+
+
+def address(root: Path) -> str | None:
+    """Returns where results of this clone go to by default; null when no remote is configured.
+
+    It is for people to read and for records: a password in it is left out.
+    """
+    name = _setting(root, "core.remote")
+    url = _setting(root, f"remote.{name}.url") if name else None
+    return None if url is None else without_password(url)
+
+
+def without_password(url: str) -> str:
+    """Returns an address as it may be shown: scheme://user:secret@host becomes scheme://user@host."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}"))
+
+
+def push(root: Path, stages: Sequence[str], on_line: Callable[[str], None]) -> int:
+    """Sends what the stages made to the default remote and returns DVC's exit status.
+
+    Args:
+        root: a clone, or a scratch copy of one.
+        stages: names of stages; empty for all.
+        on_line: takes each line of DVC's messages.
+    """
+    return repro.call([*repro.dvc(), "push", *stages], root, on_line)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,6 +82,14 @@ def main(argv: list[str] | None = None) -> int:
 
 def _dvc(root: Path, *arguments: str, check: bool = True) -> int:
     return subprocess.run([*repro.dvc(), *arguments], cwd=root, check=check).returncode
+
+
+def _setting(root: Path, name: str) -> str | None:
+    """One setting as DVC itself reads it, from all its files; null when it is not set."""
+    done = subprocess.run(
+        [*repro.dvc(), "config", name], cwd=root, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def _local_settings(root: Path) -> str:

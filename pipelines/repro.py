@@ -14,7 +14,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import psutil
 import yaml
 
 from pipelines.console import say
+from pipelines.machine_load import LOG, watched
 
 INTERRUPTED = 130
 LOCK = Path(".specdecode/evaluate.lock")
@@ -78,13 +79,51 @@ def run(
     for attempt in range(ATTEMPTS):
         # Whoever refused the call may have ended by the time it has failed, so ask before it too.
         held = _held_by_another(workspace)
-        status = _call(command, workspace, _environment(tracked_in or workspace), on_line)
+        with watched(workspace / LOG):
+            status = _call(command, workspace, _environment(tracked_in or workspace), on_line)
         if status in (0, INTERRUPTED) or not (held or _held_by_another(workspace)):
             return status
         if attempt == 0:
             say("Another DVC run holds files of this workspace; waiting for it to end …")
         _pause()
     return status
+
+
+def call(
+    command: Sequence[str],
+    workspace: Path,
+    on_line: Callable[[str], None],
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Runs another command in `workspace` and returns its status; it ends when this call does.
+
+    Args:
+        command: program and arguments.
+        workspace: where it runs.
+        on_line: takes each line of its output.
+        environment: its variables; null for those a stage has.
+    """
+    return _call(command, workspace, dict(environment or _environment(workspace)), on_line)
+
+
+def is_due(workspace: Path, stage: str) -> bool:
+    """Tells whether a stage would run: an input, its command or an output is not as it was.
+
+    Raises:
+        RuntimeError: DVC cannot tell.
+    """
+    done = subprocess.run(
+        [*dvc(), "status", "--json", stage],
+        cwd=workspace,
+        env=_environment(workspace),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        return bool(json.loads(done.stdout))
+    except ValueError as error:
+        raise RuntimeError(f"`dvc status {stage}` failed: {done.stderr.strip()}") from error
 
 
 def dvc() -> list[str]:

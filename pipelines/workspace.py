@@ -11,7 +11,7 @@ import filecmp
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,25 +57,49 @@ def refresh(root: Path, profile: str) -> Path:
     workspace = workspace_of(root, profile)
     if workspace == root:
         return root
-    workspace.mkdir(parents=True, exist_ok=True)
-    wanted = set(_source_files(root))
-    for name in sorted(wanted - {"params.yaml"}):
-        _copy_if_changed(root / name, workspace / name)
-    _write_if_changed(workspace / "params.yaml", _params_text(root, profile))
-    _forget(workspace, _mirrored_before(workspace) - wanted)
-    _write_if_changed(workspace / MIRRORED, json.dumps(sorted(wanted)))
-    _write_if_changed(workspace / ".dvc" / "config.local", _dvc_settings(root))
+    mirror(root, workspace, {"params.yaml": yaml_text(parameters_of(root, profile))})
     return workspace
 
 
-def _params_text(root: Path, profile: str) -> str:
+def mirror(
+    root: Path, workspace: Path, edited: Mapping[str, str], *, without: Collection[str] = ()
+) -> None:
+    """Brings a scratch copy up to date with the repository; the copy's own results stay.
+
+    Args:
+        root: the repository.
+        workspace: the copy; made if it is not there.
+        edited: files that have another text in the copy, by their name.
+        without: files that the copy must not have.
+
+    Raises:
+        MissingPrerequisiteError: `root` is no Git checkout.
+    """
+    workspace.mkdir(parents=True, exist_ok=True)
+    wanted = set(_source_files(root)) - set(without)
+    for name in sorted(wanted - set(edited)):
+        _copy_if_changed(root / name, workspace / name)
+    for name, text in edited.items():
+        _write_if_changed(workspace / name, text)
+    _forget(workspace, (_mirrored_before(workspace) | set(without)) - wanted)
+    _write_if_changed(workspace / MIRRORED, json.dumps(sorted(wanted)))
+    _write_if_changed(workspace / ".dvc" / "config.local", _dvc_settings(root))
+
+
+def parameters_of(root: Path, profile: str) -> dict[str, Any]:
+    """Returns the parameters a scratch copy of `profile` runs with: its own laid over the rest."""
     params = _load(root / "params.yaml")
     profiles = params.pop("profiles")
     params = merged(params, profiles[profile] or {})
     params["profile"] = profile
     for model in ("target", "draft"):
         params[model]["source"] = _from_anywhere(root, params[model]["source"])
-    return yaml.safe_dump(params, sort_keys=False, allow_unicode=True)
+    return params
+
+
+def yaml_text(content: Mapping[str, Any]) -> str:
+    """Returns a mapping as YAML, keys in their order."""
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
 
 
 def _from_anywhere(root: Path, source: object) -> object:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.console import say
+from pipelines.planted import planted_arms
 from pipelines.sealed import ANCHOR, sealed_plan
 from pipelines.stages.command import parameters, read_json, run
 from pipelines.stages.decide import PLAN, VERDICT
@@ -27,7 +28,9 @@ BUNDLE = Path("reports/evidence/evaluation.zip")
 def main() -> None:
     """Writes reports/evidence/evaluation.zip."""
     plan = load_plan(PLAN)
-    sealed = sealed_plan(plan, files=parameters()["profile"] == "full")
+    params = parameters()
+    as_sealed = params["profile"] == "full" and not planted_arms(params["decoding"])
+    sealed = sealed_plan(plan, files=as_sealed)
     rows = read_parquet("data/rows.parquet")
     entries = () if sealed is None else sealed.entries
     write_bundle(

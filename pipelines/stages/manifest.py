@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.agreement import check_agreement
 from pipelines.digests import sha256_json, sha256_tree
+from pipelines.planted import planted_arms
 from pipelines.sealed import sealed_plan
 from pipelines.stages.command import parameters, read_json, run, write_json
 from specdecode.governance import PLAN_ENTRY, Plan, load_plan, plan_sha256, sealed_sha256
@@ -29,6 +30,7 @@ LIBRARY = (
     "measurement",
     "audit",
     "workload",
+    "rollout",
     "governance",
 )
 STAGES = ("target", "draft", "prompts", "validate", "manifest", "measure", "audit", "decide")
@@ -68,7 +70,9 @@ def main() -> None:
     params = parameters()
     plan = load_plan(FILES["plan"])
     check_agreement(plan, params)
-    sealed = sealed_plan(plan, files=params["profile"] == "full")
+    # A run with a planted fault tries out the gate, on parameters that were not sealed.
+    as_sealed = params["profile"] == "full" and not planted_arms(params["decoding"])
+    sealed = sealed_plan(plan, files=as_sealed)
     found = entries(params, plan)
     if sealed is not None:  # rows older than a seal are not what was sealed
         found["plan.seal"] = sealed.envelope.sha256

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pipelines import settings
 from pipelines.console import say
+from pipelines.planted import planted_arms
 from pipelines.stages.command import parameters, read_json, run
 from pipelines.stages.draft import engine_spec
 from specdecode.errors import ConfigError
@@ -64,7 +65,8 @@ def engines(params: Mapping[str, Any], draft: Mapping[str, Any]) -> dict[str, An
     """Returns one engine per arm; all share one target in memory.
 
     Raises:
-        ConfigError: an arm is named twice, or the baseline is missing.
+        ConfigError: an arm is named twice, or the baseline is missing, or a fault is to be planted
+            that fits no arm.
     """
     import torch
 
@@ -80,6 +82,7 @@ def engines(params: Mapping[str, Any], draft: Mapping[str, Any]) -> dict[str, An
     if decoding["threads"] is not None:
         torch.set_num_threads(decoding["threads"])
     target = load_model(TARGET, device=decoding["device"], dtype=params["target"]["dtype"])
+    say(f"The target decodes in {str(target.dtype).removeprefix('torch.')} on {target.device}.")
     made = {PLAIN: Engine.load(target=target, draft=None)}
     for arm in arms:
         if arm != PLAIN:
@@ -89,6 +92,11 @@ def engines(params: Mapping[str, Any], draft: Mapping[str, Any]) -> dict[str, An
                 verification=arm,
                 num_speculative_tokens=decoding["num_speculative_tokens"],
             )
+    for arm, fault in planted_arms(decoding).items():
+        from specdecode.audit.faults import find_fault, plant
+
+        say(f"Planting the fault '{fault}' in arm {arm}, as decoding.planted_fault asks.")
+        made[arm] = plant(made[arm], find_fault(fault))
     return {arm: made[arm] for arm in arms}
 
 

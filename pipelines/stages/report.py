@@ -1,4 +1,4 @@
-"""Stage `report`: reports/evaluation.html and reports/plots/ from the evidence."""
+"""Stage `report`: one page a language, and reports/plots/, from the evidence."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from pathlib import Path
 from pipelines.report.chart import write_files
 from pipelines.report.inputs import load_inputs
 from pipelines.report.page import build_page
-from pipelines.report.render import render
+from pipelines.report.render import file_name, render
+from pipelines.report.words import LANGUAGES
 from pipelines.stages.command import run
 
-PAGE = Path("reports/evaluation.html")
+PAGES = Path("reports")
 PLOTS = Path("reports/plots")
+PLOTTED = "en"  # the tables beside the plots are read by `dvc plots`, which knows their names
 
 
 def write_report(root: Path) -> Path:
-    """Write the page and the plots below the root of the project.
+    """Write a page in every language, and the plots, below the root of the project.
 
     Returns:
-        The page.
+        The English page.
     """
-    page = build_page(load_inputs(root))
-    target = root / PAGE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(page), encoding="utf-8")
-    write_files(page.charts, root / PLOTS)
-    return target
+    inputs = load_inputs(root)
+    (root / PAGES).mkdir(parents=True, exist_ok=True)
+    for language in LANGUAGES:
+        page = build_page(inputs, language)
+        (root / PAGES / file_name(language)).write_text(render(page), encoding="utf-8")
+        if language == PLOTTED:
+            write_files(page.charts, root / PLOTS)
+    return root / PAGES / file_name(PLOTTED)
 
 
 def main() -> None:
-    """Writes reports/evaluation.html and reports/plots."""
+    """Writes reports/evaluation.html, reports/evaluation.ja.html and reports/plots."""
     write_report(Path.cwd())
 
 
