@@ -54,12 +54,18 @@ def test_too_little_data_is_said_as_the_gate_says_it(rule):
 
 
 def test_the_reasons_of_a_verdict_come_in_japanese_with_the_same_numbers():
-    said = reasons(VERDICT, PLAN_JSON, JA)
-    assert said[1] == (
+    """Of an interval made here: the verdict on record has other numbers after every evaluation."""
+    [rule] = [rule for rule in JUDGED if rule.name == "block-faster"]
+    shown = rule.judge(Interval(1.26, 1.226, 1.295, n=100, level=0.97, method="test"), 1.1)
+    document = {
+        "reasons": [f"{shown.name}: {shown.reason}"],
+        "rules": [shown.model_dump(mode="json")],
+    }
+    assert reasons(document, PLAN_JSON, JA) == [
         "block-faster (block): 基準に対する速度比 1.26、"
         "97 % 区間 1.226 〜 1.295（100 プロンプト）。"
         "条件は 1.1 以上: 示された"
-    )
+    ]
     assert reasons(VERDICT, PLAN_JSON, EN) == VERDICT["reasons"]
 
 
