@@ -105,10 +105,13 @@ def test_a_nucleus_that_was_not_cut_is_found(arms, target):
     assert report.sampled["impossible"] > 0
 
 
-@pytest.mark.parametrize("fault", [None, "draft-greedy-stated-as-sampled"])
-def test_the_default_draft_is_what_it_says_and_one_that_is_not_is_named(folder, fault):
-    """In bfloat16: beside a float32 target the noise of int4 kernels is not measured."""
-    target = load_model(folder, dtype="bfloat16")
+@pytest.mark.parametrize(
+    ("dtype", "fault"),
+    [("bfloat16", None), ("float32", None), ("bfloat16", "draft-greedy-stated-as-sampled")],
+)
+def test_the_default_draft_is_what_it_says_and_one_that_is_not_is_named(folder, dtype, fault):
+    """Its kernels round to bfloat16 beside a float32 target, too."""
+    target = load_model(folder, dtype=dtype)
     engine = Engine.load(target, "self-int4", verification="token")
     asked = [Asked([{"role": "user", "content": text}]) for text in REQUESTS]
     params = SAMPLED.model_copy(update={"top_p": 1.0, "seed": 0})
