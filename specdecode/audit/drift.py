@@ -137,9 +137,7 @@ def measure_drift(scorer: Scorer, rows: Iterable[AuditRow]) -> Drift:
     )
 
 
-def drift_of(
-    names: Sequence[str], sums: Sequence[FloatArray], counts: Sequence[float]
-) -> Drift:
+def drift_of(names: Sequence[str], sums: Sequence[FloatArray], counts: Sequence[float]) -> Drift:
     """The drift of bets that are made everywhere.
 
     Args:

@@ -88,7 +88,7 @@ class Honesty:
         if q is not None and logits is not None and self._noise is not None:
             drawn = [d for d in _readable(row) if bool((q[d.position] > 0).any())]
             if drawn:
-                self._read_draws(row, drawn, logits, q, p, self._noise.tolerance)
+                self._read_draws(row, drawn, logits, q, p, tolerance=self._noise.tolerance)
                 places = {
                     (d.step.start, d.index): _interval(q[d.position], d.step.drafted[d.index])
                     for d in drawn
@@ -102,6 +102,7 @@ class Honesty:
         logits: Tensor,
         q: Tensor,
         p: Tensor,
+        *,
         tolerance: Tolerance,
     ) -> None:
         at = torch.tensor([d.position for d in drawn], device=q.device)

@@ -90,6 +90,7 @@ def judge(
     tolerance: Tolerance,
     drift: Drift,
     alpha: float,
+    *,
     draft_noise: DraftNoise | None = None,
 ) -> Judgement:
     """Reads all rows once, in order.

@@ -13,6 +13,7 @@ from specdecode.decoding.scoring import TeacherForcing, stepwise
 from specdecode.errors import ModelMismatchError
 from specdecode.models import LoadedModel
 
+
 class ModelScorer:
     """A scorer over a loaded target and, where it is known, the source of the draft's laws."""
 

@@ -141,7 +141,8 @@ def _judged(
     tolerance, drift = measure_tolerance(scorer, everything), measure_drift(scorer, everything)
     noise = measure_draft_noise(scorer, everything)
     judged: dict[str, Judgement] = {
-        arm: judge(scorer, rows, tolerance, drift, alpha, noise) for arm, rows in row_sets.items()
+        arm: judge(scorer, rows, tolerance, drift, alpha, draft_noise=noise)
+        for arm, rows in row_sets.items()
     }
     reports = {}
     for arm, judgement in judged.items():

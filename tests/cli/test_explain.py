@@ -271,7 +271,7 @@ def test_what_cannot_be_explained_says_what_to_do(explain, request_id, arguments
 
 
 def test_after_a_short_run_alone_its_rows_are_named(specdecode, tmp_path, monkeypatch):
-    """It used to say "run the measure stage first", as if nothing had been measured, and INVALID."""
+    """It used to say "run the measure stage first", as if nothing had been measured."""
     measured = tmp_path / ".workspaces/smoke/data/rows.parquet"
     measured.parent.mkdir(parents=True)
     measured.touch()

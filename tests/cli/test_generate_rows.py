@@ -80,9 +80,7 @@ def test_one_prompt_becomes_one_row_also_where_it_looks_like_nothing_on_disk(gen
 
 
 def test_greedy_replies_are_said_to_tell_nothing_about_the_draft(generate, prompts, tmp_path):
-    done = generate(
-        prompts, "--temperature", 0, "--rows", tmp_path / "rows.jsonl", "--trace"
-    )
+    done = generate(prompts, "--temperature", 0, "--rows", tmp_path / "rows.jsonl", "--trace")
 
     assert "add --temperature 1" in done.out
 
@@ -98,7 +96,7 @@ def test_greedy_replies_are_said_to_tell_nothing_about_the_draft(generate, promp
     ],
 )
 def test_what_cannot_become_rows_is_refused_before_any_work(
-    generate, tmp_path, monkeypatch, text, arguments, told
+    generate, tmp_path, monkeypatch, *, text, arguments, told
 ):
     monkeypatch.chdir(tmp_path)
     done = generate(text, *arguments)

@@ -35,9 +35,7 @@ def draft(tmp_path_factory):
 @pytest.fixture
 def engine(target, draft):
     def load(verification="token"):
-        return Engine.load(
-            target, draft, verification=verification, num_speculative_tokens=GAMMA
-        )
+        return Engine.load(target, draft, verification=verification, num_speculative_tokens=GAMMA)
 
     return load
 
