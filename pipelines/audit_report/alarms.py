@@ -11,7 +11,8 @@ from pipelines.audit_report.models import study_models
 from pipelines.audit_report.rows import drawn_rows, first_evidence
 from pipelines.audit_report.settings import ALPHA, REPLY, Study
 from pipelines.audit_report.store import code_sha256, keep, kept
-from specdecode.audit.model_scorer import ModelScorer, draft_source
+from specdecode.audit.draft_source import draft_source
+from specdecode.audit.model_scorer import ModelScorer
 from specdecode.audit.run import audit_with
 
 GROUP = 10

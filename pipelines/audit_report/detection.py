@@ -10,8 +10,9 @@ from pipelines.audit_report.rows import Row, drawn_rows, first_evidence
 from pipelines.audit_report.settings import ALPHA, GAMMA, REPLY, Study
 from pipelines.audit_report.store import code_sha256, keep, kept
 from specdecode import Engine
+from specdecode.audit.draft_source import draft_source
 from specdecode.audit.faults import FAULTS, plant
-from specdecode.audit.model_scorer import ModelScorer, draft_source
+from specdecode.audit.model_scorer import ModelScorer
 from specdecode.audit.run import audit_with
 from specdecode.models import LoadedModel
 

@@ -20,8 +20,9 @@ from pipelines.audit_report.settings import ALPHA, GAMMA
 from pipelines.audit_report.store import code_sha256, keep, kept
 from pipelines.console import say
 from specdecode import Engine, SamplingParams
+from specdecode.audit.draft_source import draft_source
 from specdecode.audit.faults import FAULTS, plant
-from specdecode.audit.model_scorer import ModelScorer, draft_source
+from specdecode.audit.model_scorer import ModelScorer
 from specdecode.audit.run import audit_with
 from specdecode.errors import MissingPrerequisiteError
 from specdecode.models import LoadedModel, load_model

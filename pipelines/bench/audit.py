@@ -18,9 +18,10 @@ from pipelines import settings
 from pipelines.bench.inputs import bench_prompts
 from pipelines.console import say
 from pipelines.environment import describe
+from specdecode.audit.draft_source import draft_source
 from specdecode.audit.drift import Drift, measure_drift
 from specdecode.audit.judge import judge
-from specdecode.audit.model_scorer import ModelScorer, draft_source
+from specdecode.audit.model_scorer import ModelScorer
 from specdecode.audit.rows import RowSet, read_rows
 from specdecode.audit.tolerance import Tolerance, measure_tolerance
 from specdecode.decoding.clock import now

@@ -3,7 +3,7 @@
 A draft becomes useless in the middle of traffic: from one step on it costs what it cost, and what
 it proposes is drawn from the uniform law. The promise is that 200 steps later throughput is at
 least 95 % of plain decoding's. Both are decoded by the server's own scheduler, in one process, and
-take turns step by step.
+take turns step by step; every phase begins with replies of the same length.
 """
 
 from __future__ import annotations
@@ -112,6 +112,9 @@ class Arm:
         prompts: one a reply.
         guard: as in the server.
         seed: of the replies.
+
+    Attributes:
+        made: tokens so far, of all replies.
     """
 
     def __init__(
@@ -129,25 +132,34 @@ class Arm:
             prefill_chunk=ServerSettings.prefill_chunk,
             guard=guard,
         )
-        self._made = 0
+        self.made = 0
         now = time.perf_counter()
         requests = make_requests(engine.target, [p.ids for p in prompts], params)
         self._scheduler.submit(
             [Reply(r, lambda delta: self._count(len(delta.token_ids)), "", now) for r in requests]
         )
-        while self._made < len(prompts):
+        while self.made < len(prompts):
             self._scheduler.turn()
 
     def step(self) -> tuple[int, float]:
         """Tokens and seconds of one step of all replies."""
-        before, begun = self._made, time.perf_counter()
+        before, begun = self.made, time.perf_counter()
         self._scheduler.turn()
         if self._scheduler.running == 0:
             raise ConfigError("the replies ended too early: take shorter prompts or fewer steps")
-        return self._made - before, time.perf_counter() - begun
+        return self.made - before, time.perf_counter() - begun
+
+    def catch_up(self, other: Arm) -> None:
+        """Decode until as many tokens stand there as in the other arm.
+
+        A step takes longer the more it has to look back on. An arm whose replies had grown by a
+        good draft would seem slow beside one whose replies are shorter.
+        """
+        while self.made < other.made:
+            self.step()
 
     def _count(self, tokens: int) -> None:
-        self._made += tokens
+        self.made += tokens
 
 
 def spoil(
@@ -178,6 +190,7 @@ def spoil(
     phases = {"before": _BEFORE, "adjusting": ADJUSTING, "after": steps}
     for phase, length in phases.items():
         spoilt.is_useless = phase != "before"
+        plain.catch_up(guarded)
         for _ in range(length):
             for name, step in arms if at % 2 else reversed(arms):
                 tokens, seconds = step()

@@ -137,6 +137,20 @@ def measure_drift(scorer: Scorer, rows: Iterable[AuditRow]) -> Drift:
     )
 
 
+def drift_of(names: Sequence[str], sums: Sequence[FloatArray], counts: Sequence[float]) -> Drift:
+    """The drift of bets that are made everywhere.
+
+    Args:
+        names: of the directions.
+        sums: float64 [D] of each row, expected bets summed over its positions.
+        counts: how many positions these are.
+    """
+    if sum(counts) == 0:
+        zero = dict.fromkeys(names, 0.0)
+        return Drift(zero, zero, zero, 0)
+    return _interval(names, np.array(sums), np.array(counts))
+
+
 def _interval(names: Sequence[str], sums: FloatArray, counts: FloatArray) -> Drift:
     """Ratio estimates with the row as unit: positions of one row share the noise of its cache.
 

@@ -27,6 +27,9 @@ FloatArray = npt.NDArray[np.float64]
 
 # Bets lie in [-1, 2], so wealth stays positive for stakes inside (-1/2, 1).
 STAKES: tuple[float, ...] = (-0.4, -0.2, -0.1, -0.05, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+# Rows of float32 over tens of thousands of tokens sum to 1 within some 1e-6 only, and the mean of a
+# bet is taken over the row's own sum: it is fair as it is, but may lie that far outside.
+_ROUNDING = 1e-4
 MAX_POINTS = 500
 # The usual faults show in these; they keep most of the wealth however many directions there are.
 MAIN_DIRECTIONS = ("draft", "sharper", "flatter")
@@ -161,7 +164,7 @@ class EProcess:
         """
         if bets.ndim != 2 or bets.shape[1] != len(self.names):
             raise ConfigError(f"bets have shape {bets.shape}, expected [T, {len(self.names)}]")
-        if not ((bets >= -1 - 1e-6) & (bets <= 2 + 1e-6)).all():  # also refuses NaN
+        if not ((bets >= -1 - _ROUNDING) & (bets <= 2 + _ROUNDING)).all():  # also refuses NaN
             raise ConfigError("a bet lies outside [-1, 2]: the probability rows are malformed")
         if len(bets) == 0:
             self.gains = np.empty(0)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from specdecode.audit.directions import centred_bets, directions
-from specdecode.audit.drift import Drift
+from specdecode.audit.draft_noise import DraftNoise
 from specdecode.audit.edges import border_tie
 from specdecode.audit.eprocess import EProcess
 from specdecode.audit.laws import amplification
@@ -60,20 +60,16 @@ class Honesty:
 
     Args:
         alpha: probability of calling an honest draft dishonest; draws and coins share it.
-        drift: noise of laws. The draft's own is not measured and taken as the target's.
-        tolerance: of logits, likewise.
-        has_draft: whether q is known; without it only the coins are read.
+        noise: of the draft's laws; None where they are not known, and only the coins are read.
     """
 
-    def __init__(
-        self, alpha: float, drift: Drift, tolerance: Tolerance, *, has_draft: bool
-    ) -> None:
+    def __init__(self, alpha: float, noise: DraftNoise | None) -> None:
         self._chosen = directions(with_draft=True)
         names = ["target" if name == "draft" else name for name in self._chosen]
-        allowances = drift.allowances(list(self._chosen))
+        allowances = None if noise is None else noise.drift.allowances(list(self._chosen))
         self._draws = EProcess(names, alpha / 2, allowances)
         self._coins = EProcess(_COINS, alpha / 2)
-        self._tolerance, self._has_draft = tolerance, has_draft
+        self._noise = noise
         self._rows = self._impossible = 0
         self._compared = self._apart = 0
         self._largest = 0.0
@@ -89,10 +85,10 @@ class Honesty:
         """
         self._rows += 1
         places: dict[tuple[int, int], tuple[float, float]] = {}
-        if q is not None and logits is not None:
+        if q is not None and logits is not None and self._noise is not None:
             drawn = [d for d in _readable(row) if bool((q[d.position] > 0).any())]
             if drawn:
-                self._read_draws(row, drawn, logits, q, p)
+                self._read_draws(row, drawn, logits, q, p, tolerance=self._noise.tolerance)
                 places = {
                     (d.step.start, d.index): _interval(q[d.position], d.step.drafted[d.index])
                     for d in drawn
@@ -100,7 +96,14 @@ class Honesty:
         self._read_coins(row, places)
 
     def _read_draws(
-        self, row: AuditRow, drawn: list[_Drawn], logits: Tensor, q: Tensor, p: Tensor
+        self,
+        row: AuditRow,
+        drawn: list[_Drawn],
+        logits: Tensor,
+        q: Tensor,
+        p: Tensor,
+        *,
+        tolerance: Tolerance,
     ) -> None:
         at = torch.tensor([d.position for d in drawn], device=q.device)
         tokens = torch.tensor([d.step.drafted[d.index] for d in drawn], device=q.device)
@@ -108,10 +111,12 @@ class Honesty:
         self._draws.update(np.asarray(bets, dtype=np.float64))
         ours = q[at].gather(-1, tokens.unsqueeze(-1)).squeeze(-1).double().tolist()
         # A logit that moves by the tolerance changes a probability by at most this factor.
-        stretch = self._tolerance.gap * amplification(row.params) / row.params.temperature
+        stretch = tolerance.gap * amplification(row.params) / row.params.temperature
         for d, probability, token in zip(drawn, ours, tokens.tolist(), strict=True):
-            if probability <= 0 and not self._on_the_border(row, d.position, token, logits):
-                self._impossible += 1
+            if probability <= 0:
+                as_drafted = replace(row, output=[*row.output[: d.position], token])
+                at_d = logits[d.position]
+                self._impossible += not border_tie(at_d, as_drafted, d.position, tolerance.logit)
             if d.step.draft_probs:
                 declared = d.step.draft_probs[d.index]
                 difference = abs(declared - probability)
@@ -120,10 +125,6 @@ class Honesty:
                 self._apart += difference > allowed + _ROUNDING
                 self._largest = max(self._largest, difference)
 
-    def _on_the_border(self, row: AuditRow, position: int, token: int, logits: Tensor) -> bool:
-        as_drafted = replace(row, output=[*row.output[:position], token])
-        return border_tie(logits[position], as_drafted, position, self._tolerance.logit)
-
     def _read_coins(
         self, row: AuditRow, places: dict[tuple[int, int], tuple[float, float]]
     ) -> None:
@@ -131,7 +132,7 @@ class Honesty:
         made: list[list[bool]] = []
         before: float | None = None
         for step in row.steps:
-            for index, coin in enumerate(step.accept_coins):
+            for index, coin in enumerate(_once(row, step)):
                 place = places.get((step.start, index))
                 low, width = place if place is not None else (0.0, 0.0)
                 told = step.draft_probs[index] if step.draft_probs else 0.5
@@ -173,13 +174,14 @@ class Honesty:
             "verdict": verdict,
             "reasons": reasons or ["draft tokens follow the declared draft, and coins nothing"],
             "rows": self._rows,
-            "draft_known": self._has_draft,
+            "draft_known": self._noise is not None,
             "draws": {**_told(self._draws), "impossible": self._impossible},
             "coins": _told(self._coins),
             "declared": {
                 "compared": self._compared,
                 "apart": self._apart,
                 "largest_difference": self._largest if self._compared else None,
+                "tolerance": None if self._noise is None else self._noise.tolerance.to_json(),
             },
         }
 
@@ -224,6 +226,16 @@ def _readable(row: AuditRow) -> Iterator[_Drawn]:
         within = len(row.output) - step.start
         for index in range(min(most, len(step.drafted), step.emitted, within)):
             yield _Drawn(step, index, step.start + index)
+
+
+def _once(row: AuditRow, step: Step) -> list[float]:
+    """Coins of a step, none of which is another step's.
+
+    Sample-and-match throws a coin for each position: behind a rejection it decides nothing yet, and
+    stands in the next step's trace again.
+    """
+    coins = list(step.accept_coins)
+    return coins[: step.accepted + 1] if row.rule == "match" else coins
 
 
 def _interval(law: Tensor, token: int) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from specdecode.audit.carriers import Carriers
 from specdecode.audit.directions import centred_bets, directions, recent_tokens
+from specdecode.audit.draft_noise import DraftNoise
 from specdecode.audit.drift import Drift
 from specdecode.audit.edges import border_tie
 from specdecode.audit.eprocess import EProcess
@@ -84,7 +85,13 @@ class Judgement:
 
 
 def judge(
-    scorer: Scorer, rows: RowSet, tolerance: Tolerance, drift: Drift, alpha: float
+    scorer: Scorer,
+    rows: RowSet,
+    tolerance: Tolerance,
+    drift: Drift,
+    alpha: float,
+    *,
+    draft_noise: DraftNoise | None = None,
 ) -> Judgement:
     """Reads all rows once, in order.
 
@@ -94,6 +101,7 @@ def judge(
         tolerance: how far greedy choices and borders may move by noise.
         drift: what bets may earn by noise.
         alpha: level.
+        draft_noise: of the draft's own laws; without it traces tell about coins only.
 
     Raises:
         NumericalError: the target or draft gives NaN or infinite logits; names the row.
@@ -109,7 +117,7 @@ def judge(
         drift=drift,
         has_draft=scorer.has_draft,
         carriers=Carriers(),
-        honesty=Honesty(alpha, drift, tolerance, has_draft=scorer.has_draft),
+        honesty=Honesty(alpha, draft_noise),
     )
     some: list[AuditRow] = []
     for row in rows.rows:

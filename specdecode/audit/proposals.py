@@ -46,6 +46,10 @@ class ProposalScorer:
             starts = range(0, len(prefixes), _CHUNK)
             yield index, torch.cat([self._rows(prefixes[s : s + _CHUNK]) for s in starts])
 
+    def one_by_one(self, pair: Pair) -> Tensor:
+        """See `Scorer.draft_one_by_one`; nothing is rounded, so it makes no difference."""
+        return next(self.score([pair]))[1]
+
     def _rows(self, contexts: list[list[int]]) -> Tensor:
         proposal = self._drafter.propose(contexts, [1] * len(contexts), _WITHOUT_COINS)
         rows = torch.full(

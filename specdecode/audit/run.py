@@ -7,9 +7,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from specdecode.audit.draft_noise import measure_draft_noise
+from specdecode.audit.draft_source import draft_source
 from specdecode.audit.drift import measure_drift
 from specdecode.audit.judge import Judgement, judge
-from specdecode.audit.model_scorer import ModelScorer, draft_source
+from specdecode.audit.model_scorer import ModelScorer
 from specdecode.audit.report import AuditReport, report_of
 from specdecode.audit.row import AuditRow
 from specdecode.audit.rows import RowReader, RowSet, read_rows
@@ -137,8 +139,10 @@ def _judged(
 ) -> dict[str, AuditReport]:
     everything = _Everything(row_sets.values())
     tolerance, drift = measure_tolerance(scorer, everything), measure_drift(scorer, everything)
+    noise = measure_draft_noise(scorer, everything)
     judged: dict[str, Judgement] = {
-        arm: judge(scorer, rows, tolerance, drift, alpha) for arm, rows in row_sets.items()
+        arm: judge(scorer, rows, tolerance, drift, alpha, draft_noise=noise)
+        for arm, rows in row_sets.items()
     }
     reports = {}
     for arm, judgement in judged.items():

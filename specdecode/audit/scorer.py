@@ -15,6 +15,8 @@ Pair = tuple[list[int], list[int]]
 
 ONE_BY_ONE = "target, read one token at a time,"
 """What gave the logits of `Scorer.one_by_one`, as `check_finite` names it."""
+DRAFT_ONE_BY_ONE = "draft, read one token at a time,"
+"""Likewise of `Scorer.draft_one_by_one`."""
 
 
 class Scorer(Protocol):
@@ -54,6 +56,9 @@ class Scorer(Protocol):
 
     def one_by_one(self, prompt: list[int], output: list[int]) -> Tensor:
         """Target logits computed one token per forward pass: [len(output), V]."""
+
+    def draft_one_by_one(self, prompt: list[int], output: list[int]) -> Tensor:
+        """Draft logits as an engine computes them, one token per forward pass: [len(output), V]."""
 
 
 def check_finite(logits: Tensor, label: str, whose: str) -> None:

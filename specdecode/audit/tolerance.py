@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
-import torch
+from torch import Tensor
 
 from specdecode.audit.row import AuditRow
 from specdecode.audit.scorer import ONE_BY_ONE, Pair, Scorer, check_finite
@@ -62,14 +62,25 @@ def measure_tolerance(
     for index, many in scorer.target([pair for _, pair in sample]):
         row, (prompt, output) = sample[index]
         check_finite(many, row.label, "target")
-        single = scorer.one_by_one(prompt, output).to(many.device, torch.float64)
+        single = scorer.one_by_one(prompt, output).to(many.device)
         check_finite(single, row.label, ONE_BY_ONE)
-        top = many.topk(min(_CONTENDERS, many.shape[-1]), dim=-1).indices
-        change = (many.to(torch.float64) - single).gather(-1, top)
-        worst = max(worst, float((change[:, :1] - change).abs().max()))
+        worst = max(worst, gap_change(many, single))
         positions += len(output)
     gap = margin * worst
     return Tolerance(gap, gap / 2, worst, positions, margin)
+
+
+def gap_change(many: Tensor, single: Tensor) -> float:
+    """The largest change of a contender's gap to the best logit.
+
+    Args:
+        many: float [R, V], logits; they choose the contenders.
+        single: float [R, V], the same in another shape of the forward pass.
+    """
+    top = many.topk(min(_CONTENDERS, many.shape[-1]), dim=-1).indices
+    change = (many.double() - single.double()).gather(-1, top)
+    # A token that is out of the question in both (-infinity) has not moved.
+    return float((change[:, :1] - change).nan_to_num(nan=0.0).abs().max())
 
 
 def sample_pairs(

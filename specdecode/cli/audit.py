@@ -140,8 +140,24 @@ def _show(reports: Mapping[str, Mapping[str, Any]]) -> None:
     for arm, report in reports.items():
         for reason in report["reasons"]:
             console.print(f"{escape(arm)}: {escape(str(reason))}")
+        if report.get("draft_honesty"):
+            _show_honesty(arm, report["draft_honesty"])
         if report.get("first_evidence"):
             _show_evidence(arm, report)
+
+
+def _show_honesty(arm: str, honesty: Mapping[str, Any]) -> None:
+    """What the steps of an arm tell about its draft; why it is dishonest stands in the reasons."""
+    draws, coins, declared = honesty["draws"], honesty["coins"], honesty["declared"]
+    console = stdout()
+    console.print(
+        f"{escape(arm)}: the draft is {honesty['verdict']} ({draws['read']} draft tokens and "
+        f"{coins['read']} coins read; {declared['apart']} of {declared['compared']} recorded draft "
+        "probabilities are not those of the draft)"
+    )
+    if honesty["verdict"] == "undecided":
+        for reason in honesty["reasons"]:
+            console.print(f"{escape(arm)}: {escape(str(reason))}")
 
 
 def _show_evidence(arm: str, report: Mapping[str, Any]) -> None:

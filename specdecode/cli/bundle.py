@@ -11,6 +11,7 @@ from specdecode.cli.console import JsonFlag, emit_json, stdout
 from specdecode.cli.documents import read_json_object
 from specdecode.cli.keys import DEFAULT_LEDGER, LedgerOption, SignersOption, load_key
 from specdecode.cli.plan_seal import signers_of
+from specdecode.cli.row_files import refuse_absent
 from specdecode.cli.verify import UnsealedFlag
 from specdecode.errors import ConfigError
 
@@ -79,8 +80,7 @@ def bundle_command(  # noqa: PLR0917 - typer reads each as an option
     from specdecode.governance.withheld import Withheld
     from specdecode.measurement.records import read_parquet
 
-    if not rows.is_file():
-        raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
+    refuse_absent(rows)
     agreed, table, verdict = load_plan(plan), read_parquet(rows), reports / "verdict.json"
     read_json_object(verdict)
     lines = ledger.read_bytes() if ledger.exists() else None

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from specdecode.cli.console import STATUS_STYLE, JsonFlag, emit_json, number, stdout
 from specdecode.cli.documents import read_json_object
-from specdecode.errors import ConfigError
+from specdecode.cli.row_files import refuse_absent
 
 if TYPE_CHECKING:
     from specdecode.governance import Plan
@@ -57,8 +57,7 @@ def decide_command(  # noqa: PLR0917 - options, given by name
     """
     from specdecode.governance import decide, load_plan
 
-    if not rows.exists():  # a mistyped path is no evidence, good or bad
-        raise ConfigError(f"{rows}: no such file of rows; `make evaluate` measures them")
+    refuse_absent(rows, or_folder=True)
     sealed = None if manifest is None else read_json_object(manifest)
     view, chosen = _chosen(load_plan(plan), rows, stage, sealed)
     audited = None if audit is None else read_json_object(audit)

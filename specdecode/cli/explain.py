@@ -14,6 +14,7 @@ from specdecode.cli.documents import read_json_object
 from specdecode.cli.explain_show import show_explanation
 from specdecode.cli.outputs import refuse_unwritable, write_output
 from specdecode.cli.quiet import no_progress_in_a_pipe
+from specdecode.cli.row_files import refuse_absent
 from specdecode.cli.target import DEFAULT_TARGET, find_target
 from specdecode.errors import ConfigError, ModelNotFoundError
 
@@ -129,6 +130,7 @@ def _of_row(
     from specdecode.explaining.story import explain
     from specdecode.models import load_model
 
+    refuse_absent(rows)
     recorded = from_rows(rows, request)
     if verification is not None and recorded.drafting:
         recorded = replace(recorded, verification=verification)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from specdecode.cli.comparison import compare_replies, describe_reply
 from specdecode.cli.console import JsonFlag, emit_json, number, stderr, stdout
+from specdecode.cli.generate_rows import asked_of, check_rows, prompts_at, show_written, write_rows
 from specdecode.cli.live import Lane, decode_lanes, show_replies
 from specdecode.cli.quiet import no_progress_in_a_pipe
 from specdecode.cli.steps import Spell, show_steps
@@ -30,7 +32,13 @@ _SAMPLING = "Sampling"
 
 
 def generate_command(
-    text: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="The prompt; - reads it from standard input. With --rows also a file or folder of "
+            "prompts."
+        ),
+    ],
     *,
     compare: Annotated[
         bool, typer.Option("--compare", help="Decode plainly as well, and show both.")
@@ -38,6 +46,13 @@ def generate_command(
     trace: Annotated[
         bool, typer.Option("--trace", help="Show every step: drafted, judged, kept.")
     ] = False,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the replies to this .jsonl file, with --trace their steps too, for "
+            "`specdecode audit`, and do not show them."
+        ),
+    ] = None,
     target: Annotated[
         str, typer.Option(help="Target model: folder, .gguf file, hub:… or pypi:…")
     ] = DEFAULT_TARGET,
@@ -85,16 +100,25 @@ def generate_command(
 ) -> None:
     """Decode one prompt, speculatively; --compare shows plain decoding beside it.
 
+    With --rows, decode as many prompts as a file or folder holds, and keep the replies for an
+    audit. With --trace these rows also tell whether the draft is what it says.
+
     Example: specdecode generate "Name three uses of a brick." --compare
     """
     from specdecode import Engine, SamplingParams
     from specdecode.models import load_model
+    from specdecode.workload.decoded_rows import Asked
 
+    if rows is not None:
+        check_rows(rows)
+    prompt_set = None if rows is None else prompts_at(text)
     prompt_text = _readable(text, stop or ())
     if not prompt_text.strip():
         raise ConfigError("the prompt is empty; give a text, or - and a text on standard input")
     if compare and draft == _NO_DRAFT:
         raise ConfigError("--compare needs a draft to compare with; leave --draft out")
+    if logprobs and rows is not None:
+        raise ConfigError("rows hold no log-probabilities; leave out --logprobs or --rows")
     if logprobs and not as_json:
         raise ConfigError("--logprobs are part of the JSON document; add --json")
     params = SamplingParams(
@@ -124,6 +148,22 @@ def generate_command(
         short = params.model_copy(update={"max_tokens": min(_WARM_UP_TOKENS, max_tokens)})
         for lane in lanes:  # the first call packs weights, which is not decoding
             lane.engine.generate([prompt], short)
+    about: dict[str, Any] = {
+        "target": target,
+        "device": str(model.device),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "draft": None if draft == _NO_DRAFT else draft,
+        **(dict.fromkeys(rule) if draft == _NO_DRAFT else rule),
+        "sampling": params.model_dump(mode="json"),
+    }
+    if rows is not None:
+        asked = asked_of(prompt_set, model, raw=raw) if prompt_set else [Asked(prompt)]
+        arms = write_rows(rows, lanes, asked, params, trace=trace)
+        if as_json:
+            emit_json({**about, "rows": str(rows), "arms": arms})
+        else:
+            show_written(rows, arms, params, trace=trace)
+        return
     results = decode_lanes(lanes, prompt, params, stderr(), trace=trace)
     replies = {name: describe_reply(result) for name, result in results.items()}
     comparison = (
@@ -137,18 +177,7 @@ def generate_command(
         else None
     )
     if as_json:
-        emit_json(
-            {
-                "target": target,
-                "device": str(model.device),
-                "dtype": str(model.dtype).removeprefix("torch."),
-                "draft": None if draft == _NO_DRAFT else draft,
-                **(dict.fromkeys(rule) if draft == _NO_DRAFT else rule),
-                "sampling": params.model_dump(mode="json"),
-                "replies": replies,
-                "comparison": comparison,
-            }
-        )
+        emit_json({**about, "replies": replies, "comparison": comparison})
         return
     _show(replies, comparison)
     if trace:

@@ -1,4 +1,4 @@
-"""Recorded outputs read from a file one at a time, so that its size does not matter."""
+"""Files of rows on the command line: are they there, and one row at a time whatever their size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ from typing import Any
 from specdecode.errors import ConfigError
 
 _AT_A_TIME = 256
+_OF_PROFILES = ".workspaces/*/data/rows.parquet"
+"""Where `make evaluate PROFILE=…` keeps rows: after a short run this is all there is."""
+
+
+def refuse_absent(rows: Path, *, or_folder: bool = False) -> None:
+    """Refuse a path at which there is nothing: a mistyped path is no evidence, good or bad.
+
+    Args:
+        rows: as it was given.
+        or_folder: whether a folder will do as well.
+
+    Raises:
+        ConfigError: nothing is there; names the rows that scratch copies of profiles have.
+    """
+    if rows.is_file() or (or_folder and rows.is_dir()):
+        return
+    others = ", ".join(map(str, sorted(Path().glob(_OF_PROFILES))))
+    raise ConfigError(
+        f"{rows}: no such file of rows; `make evaluate` measures them"
+        + (f". Rows of another profile are in {others}" if others else "")
+    )
 
 
 def stream_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -20,8 +41,7 @@ def stream_rows(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         ConfigError: the file is missing, has another format or a malformed line; at the line.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; pass recorded rows (.parquet or .jsonl)")
+    refuse_absent(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _jsonl_rows(path)
     for index, row in enumerate(rows):
         if isinstance(row.get("sampling"), str):

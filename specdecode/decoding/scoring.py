@@ -117,6 +117,31 @@ def stepwise(model: LoadedModel | CausalNetwork, pair: Pair) -> Tensor:
     return torch.cat(rows)
 
 
+def stepwise_over(target: CausalNetwork, draft: CausalNetwork, pair: Pair) -> Tensor:
+    """Score a reply with a network that reads the target's states, one token at a time.
+
+    That is how a draft over the target's cache draws the first token of a step.
+
+    Args:
+        target: whose states are read.
+        draft: of the same layout, or its first layers.
+        pair: (prompt token ids, reply token ids).
+
+    Returns:
+        float32 logits of the draft, `[len(reply), V]`.
+    """
+    prompt, reply = list(pair[0]), list(pair[1])
+    cache = KVCache(1, len(prompt) + len(reply))
+    read = len(prompt) - 1
+    if read:
+        target.forward(_ids(target, prompt[:-1]), [0], cache, select=[[read - 1]])
+    rows = []
+    for position, token in enumerate([prompt[-1], *reply[:-1]], start=read):
+        rows.append(draft.forward(_ids(draft, [token]), [position], cache)[0])
+        target.forward(_ids(target, [token]), [position], cache)  # in place of the draft's states
+    return torch.cat(rows)
+
+
 def _groups(lengths: list[int], most: int) -> Iterator[list[int]]:
     """Consecutive indices whose padded size stays within `most` tokens."""
     group: list[int] = []

@@ -101,6 +101,24 @@ def scoring_network(spec: str, target: LoadedModel) -> CausalNetwork | None:
     return drafter.network if isinstance(drafter, SelfDrafter | ModelDrafter) else None
 
 
+def drafting_network(spec: str, target: LoadedModel) -> tuple[CausalNetwork, bool]:
+    """The network that a drafter draws with, in the engine's own layout.
+
+    Returns:
+        The network, and whether it reads the target's cache in place of one of its own. A cascade
+        is taken for the drafter in its middle.
+
+    Raises:
+        ConfigError: the drafter has none.
+    """
+    if spec.startswith(CASCADE):
+        return drafting_network(cascade_parts(spec)[1], target)
+    drafter = make_drafter(spec, target)
+    if not isinstance(drafter, SelfDrafter | ModelDrafter):
+        raise ConfigError(f"draft '{spec}' copies tokens and has no network")
+    return drafter.network, isinstance(drafter, SelfDrafter)
+
+
 def check_same_vocabulary(target: LoadedModel, draft: LoadedModel) -> None:
     """Refuse a draft whose token ids mean something else than the target's.
 

@@ -256,7 +256,7 @@ def read_parquet(path: Path | str) -> pa.Table:
     """
     path = Path(path)
     if not path.is_file():
-        raise EvidenceError(f"{path}: there is no such file of rows; run the measure stage first")
+        raise EvidenceError(f"{path}: no such file of rows; `make evaluate` measures them")
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:

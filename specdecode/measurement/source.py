@@ -83,7 +83,9 @@ class ParquetSource(Source):
         self.path = path
         self.files = self._found()
         if not self.files or not all(file.is_file() for file in self.files):
-            raise EvidenceError(f"{path}: there are no parquet files; run the measure stage first")
+            raise EvidenceError(
+                f"{path}: there are no parquet files; `make evaluate` measures rows"
+            )
         self._seen = self.identity()
         self.pieces: list[Piece] = []
         for number, file in enumerate(self.files):

@@ -14,6 +14,7 @@ from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.errors import ConfigError
 from specdecode.models.cache import KVCache
 from specdecode.models.network import CausalNetwork
+from specdecode.serving.apart import apart
 
 log = logging.getLogger("specdecode.serving")
 
@@ -55,7 +56,9 @@ def check_slots(engine: Engine, slots: int, context: int) -> None:
 def bytes_per_token(network: CausalNetwork) -> int:
     """Memory of one token's keys and values, as a pass over one token takes it."""
     cache = KVCache(1, 1)
-    network.forward(torch.zeros(1, 1, dtype=torch.int64, device=network.device), [0], cache)
+    token = torch.zeros(1, 1, dtype=torch.int64, device=network.device)
+    # Computed here, it would leave this thread a pool, and every step of the engine's would sleep.
+    apart(lambda: network.forward(token, [0], cache))
     return max(1, cache.bytes_held)
 
 

@@ -3,11 +3,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specdecode.audit.directions import directions
+from specdecode.audit.directions import centred_bets, directions
 from specdecode.audit.eprocess import (
     MAX_POINTS,
     STAKES,
@@ -217,3 +218,15 @@ def test_without_an_allowance_the_same_law_is_evidence():
 def test_malformed_allowances_are_refused(allowances):
     with pytest.raises(ConfigError, match="allowances"):
         EProcess(["a"], ALPHA, np.array(allowances))
+
+
+def test_rows_that_sum_to_one_up_to_float32_rounding_are_not_malformed():
+    """A token outside the tail: g is 0 there, and the mean of g is 1 / 0.999998.
+
+    Such are the sums of float32 rows over 49 152 tokens.
+    """
+    chosen = directions(with_draft=False)
+    law = torch.tensor([[0.98, 0.02]]) * (1 - 2e-6)
+    bets = centred_bets(law, torch.tensor([0]), None, chosen).numpy()
+
+    assert EProcess(list(chosen), ALPHA).update(bets) is None

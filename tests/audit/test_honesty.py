@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from specdecode.audit.run import audit_with
@@ -141,3 +142,46 @@ def test_block_verification_shows_the_first_draft_token_of_each_step_only():
     found = audit_with(ToyScorer(TARGET, DRAFT), {"rows": rows}, 0.01, baseline_arm=None)["rows"]
 
     assert found.draft_honesty["draws"]["read"] == STEPS
+
+
+class RoundingScorer(ToyScorer):
+    """The draft is read exactly, and computed by an engine with kernels that round."""
+
+    rounded = DRAFT + 0.2 * torch.randn(
+        DRAFT.shape, generator=torch.Generator().manual_seed(4), dtype=DRAFT.dtype
+    )
+
+    def draft_one_by_one(self, prompt, output):
+        return self._rows(self.rounded, prompt, output)
+
+
+def test_noise_of_the_draft_s_own_kernels_is_no_dishonesty():
+    """Measured as the target's is; where an engine has no such kernels it would be a finding."""
+    law = RoundingScorer.rounded.softmax(-1).numpy()
+    how = {"drawn_from": law, "declared": law}
+
+    found = report(scorer=RoundingScorer(TARGET, DRAFT, shake=1e-5), **how).draft_honesty
+    accused = report(**how).draft_honesty
+
+    assert found["verdict"] == "honest", found["reasons"]
+    assert found["declared"]["apart"] == 0
+    assert found["declared"]["tolerance"]["positions"] > 400
+    assert accused["verdict"] == "dishonest"
+    assert accused["declared"]["tolerance"]["gap"] == 0
+
+
+def test_another_law_is_found_behind_that_noise():
+    scorer = RoundingScorer(TARGET, DRAFT, shake=1e-5)
+    honesty = report(scorer=scorer, drawn_from=SHARP).draft_honesty
+
+    assert honesty["verdict"] == "dishonest"
+    assert "were not drawn from the declared draft" in honesty["reasons"][0]
+
+
+def test_a_coin_that_waits_for_its_position_is_read_once():
+    """Under sample-and-match coins belong to positions: behind a rejection they come again."""
+    row = {**decode(np.random.default_rng(0)), "verification": "match"}
+    found = audit_with(ToyScorer(TARGET, DRAFT), {"rows": [row]}, 0.01, baseline_arm=None)["rows"]
+
+    used = [min(step["num_accepted"] + 1, GAMMA) for step in row["trace"]]
+    assert found.draft_honesty["coins"]["read"] == sum(used) < GAMMA * STEPS

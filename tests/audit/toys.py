@@ -135,6 +135,10 @@ class ToyScorer:
         noise = torch.rand(rows.shape, generator=generator, dtype=rows.dtype) * 2 - 1
         return rows + self._shake * noise
 
+    def draft_one_by_one(self, prompt: list[int], output: list[int]) -> Tensor:
+        assert self._draft is not None
+        return self._rows(self._draft, prompt, output)
+
     @staticmethod
     def _rows(table: Tensor, prompt: list[int], output: list[int]) -> Tensor:
         last = [prompt[-1], *output[:-1]] if output else []

@@ -75,6 +75,7 @@ def test_rows_that_are_not_there_are_a_usage_error(specdecode, tmp_path):
     done = specdecode("decide", "--plan", PLAN, "--rows", tmp_path / "none.parquet")
     assert done.code == 2
     assert "none.parquet" in done.err
+    assert "`make evaluate` measures them" in done.err
 
 
 def test_rows_that_cannot_be_read_are_invalid_evidence(specdecode, tmp_path):

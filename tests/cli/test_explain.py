@@ -270,6 +270,20 @@ def test_what_cannot_be_explained_says_what_to_do(explain, request_id, arguments
     assert len(done.err.strip().splitlines()) == 1
 
 
+def test_after_a_short_run_alone_its_rows_are_named(specdecode, tmp_path, monkeypatch):
+    """It used to say "run the measure stage first", as if nothing had been measured."""
+    measured = tmp_path / ".workspaces/smoke/data/rows.parquet"
+    measured.parent.mkdir(parents=True)
+    measured.touch()
+    monkeypatch.chdir(tmp_path)
+
+    done = specdecode("explain", "p1/sampled/block")
+
+    assert done.code == 2
+    assert "data/rows.parquet: no such file" in done.err
+    assert ".workspaces/smoke/data/rows.parquet" in done.err.split("another profile", 1)[1]
+
+
 def test_the_rule_of_an_arm_with_a_name_of_its_own_can_be_told(explain):
     assert explain("p1/mine", "--verification", "block", "--json").document["reproduced"] is True
 

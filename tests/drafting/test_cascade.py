@@ -15,7 +15,7 @@ from specdecode.drafting import make_drafter
 from specdecode.drafting.cascade import CascadeDrafter
 from specdecode.drafting.draft_model import ModelDrafter
 from specdecode.drafting.prompt_lookup import PromptLookupDrafter
-from specdecode.drafting.registry import scoring_network
+from specdecode.drafting.registry import drafting_network, scoring_network
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.drafting.suffix import SuffixDrafter
 from specdecode.errors import ConfigError
@@ -293,6 +293,19 @@ def test_rows_beyond_the_middles_context_draft_nothing(draft):
 def test_pairs_that_cannot_work_are_refused(target, spec, says):
     with pytest.raises(ConfigError, match=says):
         make_drafter(spec, target)
+
+
+def test_the_network_that_a_cascade_draws_with_is_the_middles(target):
+    network, reads_target = drafting_network("cascade:suffix,self-int8", target)
+    tokens = torch.tensor([[3, 4, 5]])
+    alone = make_drafter("self-int8", target).network.forward(tokens, [0], KVCache(1, 4))
+    assert reads_target
+    assert torch.equal(network.forward(tokens, [0], KVCache(1, 4)), alone)
+
+
+def test_a_drafter_that_copies_has_no_network_to_draw_with(target):
+    with pytest.raises(ConfigError, match="'prompt-lookup' copies tokens"):
+        drafting_network("prompt-lookup", target)
 
 
 def test_the_network_behind_a_cascade_is_the_middles(target):

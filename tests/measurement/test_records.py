@@ -190,7 +190,7 @@ def test_a_damaged_file_is_evidence_that_cannot_be_read(tmp_path, damage):
 
 
 def test_no_file_says_what_to_run(tmp_path):
-    with pytest.raises(EvidenceError, match="run the measure stage"):
+    with pytest.raises(EvidenceError, match="`make evaluate` measures them"):
         read_parquet(tmp_path / "rows.parquet")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import psutil
 import pytest
 import torch
@@ -46,6 +48,22 @@ def test_a_token_takes_what_its_keys_and_values_take(tmp_path):
     network.forward(torch.zeros(1, 5, dtype=torch.int64), [0], cache)
 
     assert cache.bytes_held == 7 * bytes_per_token(network)
+
+
+def test_what_a_token_takes_is_computed_in_another_thread(tmp_path, monkeypatch):
+    """A pool of libgomp's for this one would slow every step down that the engine's makes."""
+    network = tiny_engine(tmp_path / "tiny", None).target.network
+    forward, threads = network.forward, []
+
+    def seen(*inputs):
+        threads.append(threading.get_ident())
+        return forward(*inputs)
+
+    monkeypatch.setattr(network, "forward", seen)
+    bytes_per_token(network)
+
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 def test_a_container_may_use_less_than_the_machine_has(tmp_path, monkeypatch):

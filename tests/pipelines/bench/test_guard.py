@@ -46,6 +46,21 @@ def test_a_spoilt_draft_proposes_as_many_tokens_of_which_fewer_are_kept(target):
     assert kept[True] < 0.75 * kept[False]
 
 
+def test_an_arm_catches_up_with_one_whose_replies_have_grown_longer(target):
+    """Looking back on more tokens takes longer: the promise is about replies of one length."""
+    prompts = [BenchPrompt("a", [2, 3]), BenchPrompt("b", [4, 5, 6])]
+    drafter = Engine.load(target, "self-int8").drafter
+    ahead = bench.Arm(Engine(target, drafter, "block", 3), prompts, None, 0)
+    behind = bench.Arm(Engine(target, None, "block", 3), prompts, None, 0)
+    for _ in range(10):
+        ahead.step()
+    assert ahead.made > 2 * 11
+
+    behind.catch_up(ahead)
+
+    assert ahead.made <= behind.made < ahead.made + len(prompts)
+
+
 def test_blocks_are_paired_step_by_step():
     rows = [
         {"phase": "after", "seed": 0, "step": step, "arm": arm, "tokens": 1, "seconds": seconds}
