@@ -1,8 +1,8 @@
 """The output head and the loss in one, with a gradient written out.
 
 Logits of two thousand positions over the vocabulary are the largest thing in training, and taken
-as ordinary operators they are read and written about ten times a step. The loss asks for the draft's
-log-probabilities at few places only, so all of them get their gradient from those few:
+as ordinary operators they are read and written about ten times a step. The loss asks for the
+draft's log-probabilities at few places only, so all get their gradient from those few:
 
     dL/dz = scatter(g) - q · Σ g,    g = dL / d(log q at the places asked for)
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from specdecode.distil.drawing import Drawn, draw
 from specdecode.distil.texts import CONTEXT, GIVEN_TURN, REPLY, WRITTEN_TURN, Conversation

@@ -24,8 +24,10 @@ def lesson():
         torch.randperm(TOKENS + 4, generator=generator)
     ]
     drawn = torch.multinomial(law, 1, generator=generator)[:, 0]
-    return states, head, Wanted(
-        lookup[top.indices], top.values, 1 - top.values.sum(-1), lookup[drawn]
+    return (
+        states,
+        head,
+        Wanted(lookup[top.indices], top.values, 1 - top.values.sum(-1), lookup[drawn]),
     )
 
 

@@ -107,7 +107,7 @@ def test_tokens_are_drawn_from_the_targets_law(model):
 
 
 def test_nothing_between_turn_and_reply_is_no_hole(model):
-    """The turn's end leaves nothing to feed: the reply is drawn from the law the turn ended with."""
+    """The turn's end leaves nothing to feed: the reply comes of the law it ended with."""
     those = [script(number, between=()) for number in range(40)]
     texts = [text for text in written(model, 8, those) if text is not None]
     assert any(0 < len(text.part(WRITTEN_TURN)) < 5 for text in texts)
