@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from specdecode.distil.loss import Terms, distance
+from specdecode.distil.loss import Terms, Wanted, distance
 from specdecode.distil.texts import Conversation
 
 MICRO_TOKENS = 2048
@@ -21,18 +21,12 @@ class Piece(NamedTuple):
     Attributes:
         tokens: int64 `[B, T]`, padded at the end with token 0, which no earlier token can see.
         rows: int64 `[R]`, which of the B·T states predict a token the target wrote.
-        places: int64 `[R, K]`, see `loss.distance`.
-        probs: float32 `[R, K]`.
-        tail: float32 `[R]`.
-        drawn: int64 `[R]`.
+        wanted: the target's law after each of these.
     """
 
     tokens: Tensor
     rows: Tensor
-    places: Tensor
-    probs: Tensor
-    tail: Tensor
-    drawn: Tensor
+    wanted: Wanted
 
     def distance(self, states: Tensor, head: Tensor) -> Terms:
         """How far a draft is from the target.
@@ -41,8 +35,8 @@ class Piece(NamedTuple):
             states: float `[B, T, H]`, its normed states.
             head: float `[M, H]`, its output head.
         """
-        logits = states.flatten(0, 1)[self.rows] @ head.T
-        return distance(logits, self.places, self.probs, self.tail, self.drawn)
+        chosen = states.flatten(0, 1)[self.rows]
+        return distance(chosen @ head.to(chosen.dtype).T, self.wanted)
 
 
 def steps_of(lengths: Sequence[int], batch_tokens: int, seed: int, number: int) -> list[list[int]]:
@@ -99,10 +93,12 @@ def _piece(texts: Sequence[Conversation], lookup: Tensor, device: torch.device) 
     return Piece(
         tokens.to(device),
         torch.cat(rows).to(device),
-        lookup[ids].to(device),
-        torch.cat([text.top_probs for text in texts]).float().to(device),
-        torch.cat([text.tail for text in texts]).float().to(device),
-        lookup[torch.cat([text.tokens[text.scored] for text in texts])].to(device),
+        Wanted(
+            lookup[ids].to(device),
+            torch.cat([text.top_probs for text in texts]).float().to(device),
+            torch.cat([text.tail for text in texts]).float().to(device),
+            lookup[torch.cat([text.tokens[text.scored] for text in texts])].to(device),
+        ),
     )
 
 

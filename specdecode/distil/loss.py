@@ -21,6 +21,31 @@ from torch import Tensor
 _LEAST = 1e-9
 
 
+class Wanted(NamedTuple):
+    """The target's law after R texts, as it is stored.
+
+    Attributes:
+        places: int64 `[R, K]`, which of the draft's M tokens each stored token is; -1 if none.
+        probs: float `[R, K]`, the target's probabilities of the stored tokens.
+        tail: float `[R]`, of all others.
+        drawn: int64 `[R]`, the place of the token that was drawn; -1 if it is none of the M.
+    """
+
+    places: Tensor
+    probs: Tensor
+    tail: Tensor
+    drawn: Tensor
+
+    @property
+    def asked(self) -> Tensor:
+        """Int64 `[R, K + 1]`: all that the loss asks of the draft are its logs at these places."""
+        return torch.cat([self.places, self.drawn[:, None]], 1).clamp_min(0)
+
+    def rows(self, rows: slice) -> Wanted:
+        """Some of the texts."""
+        return Wanted(*(part[rows] for part in self))
+
+
 class Terms(NamedTuple):
     """Means over rows, each a scalar tensor.
 
@@ -34,19 +59,27 @@ class Terms(NamedTuple):
     kl: Tensor
 
 
-def distance(logits: Tensor, places: Tensor, probs: Tensor, tail: Tensor, drawn: Tensor) -> Terms:
+def distance(logits: Tensor, wanted: Wanted) -> Terms:
     """How far the draft is from the target.
 
     Args:
         logits: float `[R, M]` over the M tokens the draft can propose.
-        places: int64 `[R, K]`, which of the M each stored token is; -1 if it is none of them.
-        probs: float `[R, K]`, the target's probabilities of the stored tokens.
-        tail: float `[R]`, of all others.
-        drawn: int64 `[R]`, the place of the token that was drawn; -1 if it is none of the M.
+        wanted: the target's law.
     """
-    log_q = logits.float().log_softmax(-1)
+    log_q = logits.float().log_softmax(-1).gather(-1, wanted.asked)
+    return Terms(*(part.mean() for part in row_terms(log_q, wanted)))
+
+
+def row_terms(log_q: Tensor, wanted: Wanted) -> Terms:
+    """Both terms of each row, `[R]`.
+
+    Args:
+        log_q: float `[R, K + 1]`, logs of the draft's probabilities at `wanted.asked`.
+        wanted: the target's law.
+    """
+    places, probs, tail, drawn = wanted
+    own, log_drawn = log_q[:, :-1], log_q[:, -1]
     known = places >= 0
-    own = log_q.gather(-1, places.clamp_min(0))
     q = own.exp() * known
     q_tail = (1 - q.sum(-1)).clamp_min(_LEAST)
     overlap = torch.minimum(probs, q).sum(-1) + torch.minimum(tail, q_tail)
@@ -54,6 +87,4 @@ def distance(logits: Tensor, places: Tensor, probs: Tensor, tail: Tensor, drawn:
     inside = torch.xlogy(probs, probs) - probs * own.masked_fill(~known, 0.0)
     kl = (inside * known).sum(-1) + torch.xlogy(tail, tail) - tail * q_tail.log()
     in_tail = (drawn >= 0) & (places != drawn[:, None]).all(-1)
-    log_drawn = log_q.gather(-1, drawn.clamp_min(0)[:, None])[:, 0]
-    kl = kl + (q_tail.log() - log_drawn) * in_tail
-    return Terms((1 - overlap).mean(), kl.mean())
+    return Terms(1 - overlap, kl + (q_tail.log() - log_drawn) * in_tail)

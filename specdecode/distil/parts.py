@@ -23,7 +23,6 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from specdecode.decoding import Engine
 from specdecode.distil.acceptance import evaluate
 from specdecode.distil.begun import go_on
 from specdecode.distil.budget import Budget
@@ -110,7 +109,7 @@ def write_texts(
     )
     closed = read_page(work / "synthesis.json")
     if closed is None:
-        writer = Writer(Engine.load(target), settings, withheld)
+        writer = Writer(target, settings, withheld)
         pages = synthesise(
             writer, shards, prompts, is_enough, lambda name: watch("synthesise", {"shard": name})
         )

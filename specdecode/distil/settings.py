@@ -28,7 +28,8 @@ class SynthesisSettings(_Settings):
 
     tokens: Count = Field(1_000_000, description="tokens for the target to write, at least")
     held_out: Count = Field(96, description="conversations kept for the evaluation")
-    shard: Count = Field(64, description="conversations decoded together and stored together")
+    shard: Count = Field(1024, description="conversations stored together; a kill costs one shard")
+    lanes: Count = Field(128, description="conversations written side by side")
     user_tokens: Count = Field(64, description="longest user turn")
     reply_tokens: Count = Field(192, description="longest reply")
     temperatures: tuple[float, ...] = Field(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaModel
 
+from specdecode.distil.body import normed_states
 from specdecode.errors import ConfigError, ModelMismatchError
 from specdecode.models import LoadedModel
 from specdecode.models.llama import is_fusable
@@ -17,6 +18,8 @@ from specdecode.models.llama import is_fusable
 
 class Student(nn.Module):  # type: ignore[misc] # torch is not followed, see pyproject.toml
     """Decoder layers, norm and head in float32; the embedding is shared with the target and stays.
+
+    Where the target is in bfloat16, so are the products; the weights that learn are not rounded.
 
     Args:
         target: a Llama.
@@ -49,11 +52,11 @@ class Student(nn.Module):  # type: ignore[misc] # torch is not followed, see pyp
             source.embed_tokens.weight.detach().float(), requires_grad=False
         )
         self.head = nn.Parameter(head.detach().float().clone())
+        self.precision = torch.bfloat16 if target.dtype == torch.bfloat16 else torch.float32
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Normed states `[B, T, H]` of tokens `[B, T]`, padded at the end if at all."""
-        states: Tensor = self.body(input_ids=tokens, use_cache=False).last_hidden_state
-        return states
+        return normed_states(self.body, tokens, self.precision)
 
     def trained(self) -> dict[str, nn.Parameter]:
         """What is trained, by name: everything but the embedding."""

@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from specdecode.decoding import Engine, SamplingParams
+from specdecode.distil.lanes import Script, write_conversations
 from specdecode.distil.settings import SynthesisSettings
 from specdecode.distil.template import Turns, encoded, turns_of
 from specdecode.distil.texts import (
-    CONTEXT,
     GIVEN_TURN,
     REPLY,
     WRITTEN_TURN,
     Conversation,
     read_page,
-    scored_positions,
     write_shard,
 )
 from specdecode.distil.withheld import Withheld
@@ -48,17 +47,21 @@ class Writer:
     """The target at its desk.
 
     Attributes:
-        engine: decodes plainly.
+        target: what writes.
         settings: what it writes.
         withheld: texts that meet these are dropped, and counted.
     """
 
-    engine: Engine
+    target: LoadedModel
     settings: SynthesisSettings
     withheld: Withheld
 
     def shard(
-        self, stream: str, index: int, given: Sequence[Prompt] = ()
+        self,
+        stream: str,
+        index: int,
+        given: Sequence[Prompt] = (),
+        is_enough: Enough = lambda: False,
     ) -> tuple[list[Conversation], int]:
         """The conversations of a shard, and how many were dropped.
 
@@ -66,72 +69,60 @@ class Writer:
             stream: which stream of random numbers.
             index: of the shard in it.
             given: user turns from a file; without them the target writes its own.
+            is_enough: ends the shard early.
         """
-        model = self.engine.target
-        heads: list[tuple[Turns, tuple[int, ...]]]
+        target, settings = self.target, self.settings
+        heads: list[tuple[Turns, tuple[int, ...] | None]]
         if given:
-            heads = [(turns_of(model, p.system), encoded(model, p.turns[0])) for p in given]
+            heads = [(turns_of(target, p.system), encoded(target, p.turns[0])) for p in given]
         else:
-            turns = turns_of(model)
-            written = self._write([turns.before] * self._size(stream, index), stream, index, "user")
-            heads = [(turns, ids) for ids in written]
-        texts = [(*turns.before, *user, *turns.between) for turns, user in heads]
-        longest = model.max_context - 1
-        usable = [i for i, (_, user) in enumerate(heads) if user and len(texts[i]) <= longest]
-        replies = self._write([texts[i] for i in usable], stream, index, "reply", usable)
-        made: list[Conversation] = []
-        for i, reply in zip(usable, replies, strict=True):
-            turns, user = heads[i]
-            if self._may_stay(user, reply):
-                kinds = [CONTEXT] * len(turns.before)
-                kinds += [GIVEN_TURN if given else WRITTEN_TURN] * len(user)
-                kinds += [CONTEXT] * len(turns.between) + [REPLY] * len(reply)
-                made.append(self._scored([*texts[i], *reply], kinds))
-        return made, len(heads) - len(made)
+            heads = [(turns_of(target), None)] * self._size(stream, index)
+        scripts = [
+            self._script(turns, user, row, _seed(settings.seed, stream, index, row))
+            for row, (turns, user) in enumerate(heads)
+        ]
+        possible = [script for script in scripts if script.reply_tokens > 0]
+        texts = write_conversations(
+            target.network,
+            possible,
+            target.eos_token_ids,
+            lanes=settings.lanes,
+            kept=settings.kept,
+            is_enough=is_enough,
+        )
+        made = [text for text in texts if text is not None and self._may_stay(text)]
+        return made, len(heads) - len(possible) + len(texts) - len(made)
 
     def _size(self, stream: str, index: int) -> int:
-        size = self.settings.shard
-        return min(size, self.settings.held_out - index * size) if stream == HELD_OUT else size
+        settings = self.settings
+        if stream == HELD_OUT:
+            return min(settings.shard, settings.held_out - index * settings.shard)
+        # No more than could be wanted if every reply were as long as it may be.
+        return min(settings.shard, -(-settings.tokens // settings.reply_tokens))
 
-    def _write(
-        self,
-        prompts: Sequence[Sequence[int]],
-        stream: str,
-        index: int,
-        part: str,
-        rows: Sequence[int] | None = None,
-    ) -> list[tuple[int, ...]]:
-        """What the target goes on with; a user's turn without the token that ended it."""
-        if not prompts:
-            return []
-        settings, is_turn = self.settings, part == "user"
-        params = [
-            SamplingParams(
-                max_tokens=settings.user_tokens if is_turn else settings.reply_tokens,
-                temperature=settings.temperatures[row % len(settings.temperatures)],
-                seed=_seed(settings.seed, stream, index, part, row),
-            )
-            for row in (rows or range(len(prompts)))
-        ]
-        results = self.engine.generate([list(prompt) for prompt in prompts], params)
-        ends = self.engine.target.eos_token_ids if is_turn else frozenset()
-        return [tuple(i for i in r.token_ids if i not in ends) for r in results]
-
-    def _may_stay(self, user: Sequence[int], reply: Sequence[int]) -> bool:
-        if not reply:
-            return False
-        tokenizer = self.engine.target.tokenizer
-        turn, said = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (user, reply))
-        return not self.withheld.meets(turn=turn, reply=said)
-
-    def _scored(self, tokens: list[int], kinds: list[int]) -> Conversation:
-        marks = torch.tensor(kinds, dtype=torch.uint8)
-        probs = target_laws(self.engine.target, tokens, scored_positions(marks))
-        top = probs.topk(min(self.settings.kept, probs.shape[1]), dim=-1)
-        tail = (1 - top.values.sum(-1)).clamp_min(0)
-        return Conversation(
-            torch.tensor(tokens), marks, top.indices.cpu(), top.values.cpu(), tail.cpu()
+    def _script(self, turns: Turns, user: tuple[int, ...] | None, row: int, key: int) -> Script:
+        """No reply where there is no room for one, or nothing to reply to."""
+        settings = self.settings
+        turn = settings.user_tokens if user is None else len(user)
+        room = self.target.max_context - len(turns.before) - turn - len(turns.between)
+        reply = min(settings.reply_tokens, room) if turn else 0
+        draws = np.random.Generator(np.random.Philox(key=key))
+        return Script(
+            before=turns.before,
+            user=user,
+            between=turns.between,
+            user_tokens=settings.user_tokens,
+            reply_tokens=reply,
+            temperature=settings.temperatures[row % len(settings.temperatures)],
+            coins=draws.random((settings.user_tokens + max(0, reply), 2)),
         )
+
+    def _may_stay(self, text: Conversation) -> bool:
+        turn, said = (
+            self.target.tokenizer.decode(text.part(*kinds), skip_special_tokens=True)
+            for kinds in ((WRITTEN_TURN, GIVEN_TURN), (REPLY,))
+        )
+        return not self.withheld.meets(turn=turn, reply=said)
 
 
 def target_laws(model: LoadedModel, tokens: Sequence[int], positions: Tensor) -> Tensor:
@@ -166,7 +157,7 @@ def synthesise(
         writer: the target.
         folder: of the shards.
         prompts: further user turns.
-        is_enough: asked after each shard for training.
+        is_enough: ends the writing of texts for training; some are written in any case.
         watch: called after each shard with its name.
 
     Raises:
@@ -174,8 +165,10 @@ def synthesise(
     """
     settings = writer.settings
 
-    def shard(stream: str, index: int, given: Sequence[Prompt] = ()) -> dict[str, Any]:
-        return _shard(writer, folder, stream, index, given=given, watch=watch)
+    def shard(
+        stream: str, index: int, given: Sequence[Prompt] = (), limit: Enough = lambda: False
+    ) -> dict[str, Any]:
+        return _shard(writer, folder, stream, index, given=given, is_enough=limit, watch=watch)
 
     pages = [shard(HELD_OUT, i) for i in range(-(-settings.held_out // settings.shard))]
     for index in range(-(-len(prompts) // settings.shard)):
@@ -184,7 +177,7 @@ def synthesise(
     done = index = empty = 0
     with progress("tokens written", settings.tokens, 0) as advance:
         while done < settings.tokens and not (index and is_enough()):
-            page = shard(TRAIN, index)
+            page = shard(TRAIN, index, limit=is_enough)
             for _ in range(min(page["tokens"], settings.tokens - done)):
                 advance(page["name"])
             done, index = done + page["tokens"], index + 1
@@ -205,13 +198,14 @@ def _shard(
     index: int,
     *,
     given: Sequence[Prompt],
+    is_enough: Enough,
     watch: Callable[[str], None],
 ) -> dict[str, Any]:
     name = f"{stream}-{index:05d}"
     page = read_page(folder / f"{name}.json")
     path = folder / f"{name}.safetensors"
     if page is None or not path.is_file() or sha256_file(path) != page["sha256"]:
-        texts, dropped = writer.shard(stream, index, given)
+        texts, dropped = writer.shard(stream, index, given, is_enough)
         page = write_shard(folder, name, texts, {"stream": stream, "dropped": dropped})
         watch(name)
     return page

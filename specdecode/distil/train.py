@@ -20,6 +20,7 @@ from torch import Tensor
 from specdecode.distil.batches import lookup_of, pieces, steps_of
 from specdecode.distil.budget import TRAINING, Budget
 from specdecode.distil.checkpoint import load_checkpoint, save_checkpoint, truncate_curve
+from specdecode.distil.head import head_loss
 from specdecode.distil.settings import TrainingSettings
 from specdecode.distil.student import Student
 from specdecode.distil.texts import Conversation, read_page, write_page
@@ -116,6 +117,7 @@ class _Run:
             lr=settings.learning_rate,
             betas=(0.9, 0.95),
             weight_decay=settings.weight_decay,
+            fused=True,
         )
         self._lookup = lookup_of(lesson.ids, lesson.vocab_size)
         self._device = student.head.device
@@ -171,10 +173,10 @@ class _Run:
             return sums
         self.optimizer.zero_grad(set_to_none=True)
         for piece in pieces(chosen, self._lookup, self._device):
-            terms = piece.distance(self.student.hidden(piece.tokens), self.student.head)
-            share = len(piece.rows) / rows
-            ((terms.tv + kl_weight * terms.kl) * share).backward()
-            seen = [float(terms.tv.detach()), float(terms.kl.detach()), 1.0]
+            states = self.student.hidden(piece.tokens).flatten(0, 1)[piece.rows]
+            loss, terms = head_loss(states, self.student.head, piece.wanted, kl_weight)
+            (loss * (len(piece.rows) / rows)).backward()
+            seen = [float(terms.tv), float(terms.kl), 1.0]
             sums += torch.tensor(seen, dtype=torch.float64) * len(piece.rows)
         norm = torch.nn.utils.clip_grad_norm_(self.trained.values(), _CLIP)
         if not bool(torch.isfinite(norm)):

@@ -200,8 +200,9 @@ def test_a_given_turn_that_is_withheld_stops_the_run_before_training(make, tmp_p
 def test_what_meets_a_withheld_prompt_is_dropped_as_it_is_written(make, finished, tmp_path):
     page = read_page(finished[0] / "work" / "shards" / "train-00000.json")
     tokenizer = load_model(finished[0], "cpu", "float32").tokenizer
-    first = read_shard(finished[0] / "work" / "shards", page)[0]
-    said = tokenizer.decode(first.part(REPLY), skip_special_tokens=True)
+    texts = read_shard(finished[0] / "work" / "shards", page)
+    longest = max((text.part(REPLY) for text in texts), key=len)
+    said = tokenizer.decode(longest, skip_special_tokens=True)
     known = [" ".join(WORDS[index] for index in (0, 1)), said]
 
     def stop(_name, what):

@@ -91,7 +91,7 @@ def test_pieces_hold_the_law_before_each_written_token():
         width = piece.tokens.shape[1]
         assert piece.tokens.numel() <= 20 or len(piece.tokens) == 1
         following = piece.tokens.flatten()[piece.rows + 1]
-        assert torch.equal(lookup[following], piece.drawn)
+        assert torch.equal(lookup[following], piece.wanted.drawn)
         assert bool((piece.rows % width < width - 1).all())
         seen += len(piece.rows)
     assert seen == sum(len(t.scored) for t in TEXTS)
