@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipelines.flows.approvals import People
 from pipelines.flows.evidence import BundleMaker
 from pipelines.flows.judging import Auditor, Judge
+from pipelines.flows.kept_looks import keep_look
 from pipelines.flows.options import (
     AuditOptions,
     RegistryOptions,
@@ -26,10 +27,13 @@ from pipelines.flows.release import Bundle, Registry, Release
 from pipelines.flows.router_client import RouterClient
 from pipelines.flows.telling import Teller
 from specdecode.errors import ConfigError, EvidenceError
+from specdecode.governance.ladder_actions import Action
+from specdecode.governance.ladder_facts import Place
 from specdecode.governance.ledger import Ledger
 from specdecode.governance.plan import load_plan
 from specdecode.governance.plan_schema import Plan
 from specdecode.governance.signers import load_signers
+from specdecode.governance.verdict import Verdict
 from specdecode.rollout.spool_cache import SegmentCache
 from specdecode.rollout.spool_reader import read_spool
 
@@ -86,7 +90,31 @@ def release_of(
         by=by,
         shadow_share=options.shadow_share,
         begin_again=options.begin_again,
+        show=partial(keep_for_mlflow, options, log),
     )
+
+
+def keep_for_mlflow(
+    options: ReleaseOptions,
+    log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+    place: Place | None,
+    action: Action,
+    verdict: Verdict | None,
+) -> None:
+    """Keeps for MLflow what is about to be done; never raises, for it must not hinder that.
+
+    Args:
+        options: of the release.
+        log: hears of what could not be kept.
+        place: the step.
+        action: what is about to be done.
+        verdict: why; without one there is nothing to show.
+    """
+    try:
+        if place is not None and verdict is not None:
+            keep_look(options, place, type(action).__name__, verdict)
+    except Exception as error:  # noqa: BLE001 - disks, a manifest that is gone
+        log.warning("not kept for MLflow: %s: %s", type(error).__name__, error)
 
 
 def people_of(options: ReleaseOptions) -> People:

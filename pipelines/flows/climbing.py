@@ -34,10 +34,10 @@ def climb(
         What the last look came to (`looking.document`).
     """
     options = options_of(release)
-    shown = LookLog(options, get_run_logger())
+    with LookLog(options, get_run_logger()) as shown:
 
-    def on_look(found: Look) -> None:
-        ask_people(found, options, approval)
-        shown.add(found)
+        def on_look(found: Look) -> None:
+            shown.add(found)  # first: the look of another flow meanwhile would be a newer one
+            ask_people(found, options, approval)
 
-    return document(flow, keep_looking(options, f"flow {flow}", may, patience, on_look))
+        return document(flow, keep_looking(options, f"flow {flow}", may, patience, on_look))

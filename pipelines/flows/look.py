@@ -120,6 +120,7 @@ def _onwards(
     place, judged, verdict = yield from _judge(release, router)
     retreat = next_action(_at_first_sight(release, router, judged))
     if isinstance(retreat, RollBack | Stop):
+        release.show(place, retreat, verdict)
         yield from carry_out(release, place, retreat, verdict)
         return Look(retreat, place, judged, carried_out=True, verdict=verdict)
     if trouble is not None:

@@ -71,6 +71,10 @@ Tell = Callable[[Place | None, Action, Verdict | None], None]
 """Tells people and automations; a failure of it must not come out."""
 
 
+def _to_nobody(_place: Place | None, _action: Action, _verdict: Verdict | None) -> None:
+    """Shows nothing."""
+
+
 @dataclass(frozen=True)
 class Release:
     """One release.
@@ -83,6 +87,8 @@ class Release:
         records: what is kept of it, with the journal.
         people: whose signatures count.
         tell: whom to tell.
+        show: who shows that users get plain decoding again, before it is done: the rest of such a
+            look may fail, and then nobody would hear what it came to.
         evidence: bundles for the promotion; None: there is no promotion.
         registry: where the champion is named; None: nowhere.
         by: who acts, as the router records it.
@@ -103,4 +109,5 @@ class Release:
     by: str = "flow"
     shadow_share: float = 1.0
     begin_again: bool = False
+    show: Tell = _to_nobody
     clock: Callable[[], datetime] = utc_now

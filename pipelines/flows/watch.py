@@ -30,6 +30,7 @@ def watch(release: ReleaseOptions | None = None) -> dict[str, Any] | None:
         get_run_logger().info("%s: nothing is released here", DEFAULT_FILE)
         return None
     options = options_of(release)
-    found = look_once(options, "flow watch", WATCH)
-    LookLog(options, get_run_logger()).add(found)
+    with LookLog(options, get_run_logger()) as shown:
+        found = look_once(options, "flow watch", WATCH)
+        shown.add(found)
     return document("watch", found)

@@ -6,16 +6,23 @@ on its threshold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.tracking.content import KIND, RunContent
 from pipelines.tracking.evaluation import RELEASE, STAGE, outcomes
 from pipelines.tracking.note import note
 
+_ENDS = {"": "estimate", ".low": "low", ".high": "high", ".threshold": "threshold"}
 
-def look_run(
-    verdict: Mapping[str, Any], manifest: str, stage: str, step: str | None, act: str
+
+def look_run(  # noqa: PLR0917 - a look, and those before it
+    verdict: Mapping[str, Any],
+    manifest: str,
+    stage: str,
+    step: str | None,
+    act: str,
+    earlier: Sequence[Mapping[str, Any]] = (),
 ) -> RunContent:
     """Returns the release with the step that was judged nested in it.
 
@@ -25,6 +32,7 @@ def look_run(
         stage: "shadow", "canary" or "watch".
         step: of a canary, as rows name it.
         act: what was next, such as "Hold" or "RollBack".
+        earlier: rules of looks at the same step that came before and were not recorded, by time.
     """
     place = stage if step is None else f"{stage} {step}"
     identity = {"release.manifest_sha256": manifest}
@@ -45,7 +53,7 @@ def look_run(
         | {"release.part": place, "release.plan_sha256": str(verdict["plan_sha256"])},
         tags=tags | {KIND: STAGE, "rows_sha256": str(verdict["rows_sha256"])},
         metrics={"rows": verdict["rows"], "prompts": verdict["prompts"]} | outcomes(verdict),
-        series=dict(_sequences(verdict, step)),
+        series=_sequences([*earlier, verdict], step),
     )
     return RunContent(
         key=RELEASE,
@@ -58,14 +66,17 @@ def look_run(
 
 
 def _sequences(
-    verdict: Mapping[str, Any], step: str | None
-) -> Iterator[tuple[str, list[tuple[int, float]]]]:
-    """Of each metric over all requests of the step: estimate, ends and threshold."""
+    looks: Sequence[Mapping[str, Any]], step: str | None
+) -> dict[str, list[tuple[int, float]]]:
+    """Of each metric over all requests of the step: estimate, ends and threshold, by units."""
     where = None if step is None else f"step={step}"
-    for rule in verdict["rules"]:
-        if rule["role"] == "integrity" or rule["stratum"] != where or not rule["n"]:
-            continue
-        for name, key in (("", "estimate"), (".low", "low"), (".high", "high"),
-                          (".threshold", "threshold")):  # fmt: skip
-            if rule[key] is not None:
-                yield f"gate.{rule['name']}{name}", [(int(rule["n"]), float(rule[key]))]
+    found: dict[str, dict[int, float]] = {}
+    for look in looks:
+        for rule in look["rules"]:
+            if rule["role"] == "integrity" or rule["stratum"] != where or not rule["n"]:
+                continue
+            for name, key in _ENDS.items():
+                if rule[key] is not None:
+                    series = found.setdefault(f"gate.{rule['name']}{name}", {})
+                    series[int(rule["n"])] = float(rule[key])
+    return {name: sorted(series.items()) for name, series in found.items()}

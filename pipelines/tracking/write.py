@@ -102,7 +102,7 @@ def _write(
         client.log_batch(
             run_id, params=[Param(name, value[:LONGEST_PARAM]) for name, value in part.items()]
         )
-    numbers = [*_single(run, content), *_growing(client, run, content)]
+    numbers = [*_single(run, content), *_growing(run, content)]
     for start in range(0, len(numbers), MOST_METRICS):
         client.log_batch(run_id, metrics=numbers[start : start + MOST_METRICS], synchronous=True)
     if content.datasets:
@@ -126,28 +126,25 @@ def _single(run: Run, content: RunContent) -> list[Metric]:
     ]
 
 
-def _growing(client: MlflowClient, run: Run, content: RunContent) -> Iterator[Metric]:
-    """The steps that are not there yet: written twice, a point would be shown twice."""
+def _growing(run: Run, content: RunContent) -> Iterator[Metric]:
+    """The steps that are not there yet: written twice, a point would be shown twice.
+
+    MLflow tells the last step of each number with the run. Steps are written in their order, so all
+    up to that one are there, and the history, which grows with every look, need not be read.
+    """
     now = get_current_time_millis()
+    last = {metric.key: int(metric.step) for metric in run.data.to_proto().metrics}
     points = [
-        (name, value, now, step)
+        Metric(name, value, now, step)
         for name, steps in content.series.items()
-        for step, value in steps
+        for step, value in sorted(steps)
         if math.isfinite(value)
     ] + [
-        (name, value, moment.at_ms, moment.step)
-        for moment in content.moments
+        Metric(name, value, moment.at_ms, moment.step)
+        for moment in sorted(content.moments, key=lambda moment: moment.step)
         for name, value in moment.values.items()
     ]
-    names = {name for name, *_ in points}.intersection(run.data.metrics)
-    there = {
-        (name, metric.step)
-        for name in names
-        for metric in client.get_metric_history(run.info.run_id, name)
-    }
-    for name, value, at_ms, step in points:
-        if (name, step) not in there:
-            yield Metric(name, value, at_ms, step)
+    yield from (point for point in points if point.key not in last or point.step > last[point.key])
 
 
 def _parts(named: Mapping[str, str]) -> Iterator[dict[str, str]]:

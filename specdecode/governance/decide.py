@@ -25,6 +25,7 @@ from specdecode.governance.verdict import Outcome, RuleResult, Status, Verdict
 from specdecode.measurement.digest import digest_of
 from specdecode.measurement.source import Source, TableSource
 from specdecode.measurement.two_readers import read_rows
+from specdecode.rollout.spool_reader import SpoolSource
 
 _HOLDS = (Outcome.UNDECIDED, Outcome.INSUFFICIENT, Outcome.NOT_EVALUATED)
 _AWAITED = "not evaluated: an arm has no rows yet"
@@ -73,7 +74,11 @@ def decide(
     except EvidenceError as error:
         return _verdict(plan, [unreadable(str(error)), *_none_evaluated(plan)], None, None)
     inputs = Inputs(plan, surveyed, digest, audit, manifest)
-    integrity = check(inputs) if stage is None or live is None else check_live(inputs, stage, live)
+    if stage is None or live is None:
+        integrity = check(inputs)
+    else:
+        unanswered = source.without_reply if isinstance(source, SpoolSource) else {}
+        integrity = check_live(inputs, stage, live, unanswered)
     if any(entry.outcome is Outcome.INVALID for entry in integrity) or not surveyed.rows:
         results = _none_evaluated(plan)
     else:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -126,6 +126,18 @@ class Mirror:
         except Exception:  # noqa: BLE001 - a user is being answered
             self._broke("a copy was not taken")
             return False
+
+    def withheld(self, asked: Mapping[str, Any], why: str) -> None:
+        """A copy that was to be made is not offered at all; whoever reads the spool has to know.
+
+        Args:
+            asked: as of a copy.
+            why: for people.
+        """
+        try:
+            self._tell(asked, "shed", why)
+        except Exception:  # noqa: BLE001 - a user is being answered
+            self._broke("a copy that was not offered could not be written down")
 
     def wake(self) -> None:
         """Look again whether copies may be sent, such as when the baseline has become idle."""
@@ -291,9 +303,15 @@ class Mirror:
     def _tell_no_row(self, copy: Copy, kind: str, why: str) -> None:
         retract = () if copy.partner is None else (copy.partner,)
         try:
-            self._spool.without_row(kind, copy.asked["request_id"], why, retract=retract)
+            self._tell(copy.asked, kind, why, retract)
         except Exception:  # noqa: BLE001 - counted; the spool says itself that it is broken
             self._broke("a copy without a row could not be written down")
+
+    def _tell(
+        self, asked: Mapping[str, Any], kind: str, why: str, retract: Sequence[str] = ()
+    ) -> None:
+        about = {name: asked.get(name) for name in ("stage", "manifest_sha256")}
+        self._spool.without_row(kind, asked["request_id"], why, retract=retract, **about)
 
     def _broke(self, what: str, error: BaseException | None = None) -> None:
         self.counts.broken += 1

@@ -29,9 +29,12 @@ class MirrorSpool(Protocol):
         ...
 
     def without_row(
-        self, kind: str, request_id: str, why: str, *, retract: Sequence[str] = ()
+        self, kind: str, request_id: str, why: str, *, retract: Sequence[str] = (), **details: Any
     ) -> None:
-        """There will be no row of it, begun or not; the rows to `retract` do not count either."""
+        """There will be no row of it, begun or not; the rows to `retract` do not count either.
+
+        Among the details are its stage and manifest, for a reader who counts what got no reply.
+        """
         ...
 
 

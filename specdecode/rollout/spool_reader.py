@@ -7,7 +7,8 @@ so that a million of them never stand in memory as objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,6 +127,10 @@ class SpoolSource(ParquetSource):
         folder: of the spool.
         selection: which rows.
 
+    Attributes:
+        without_reply: copies for a shadow that were to be made and have no reply, by why. There is
+            no row of them, and none of the baseline that they would be compared with.
+
     Raises:
         EvidenceError: as `read_spool`.
     """
@@ -134,8 +139,10 @@ class SpoolSource(ParquetSource):
         self._copy = TemporaryDirectory(prefix="specdecode-spool-")
         copy = Path(self._copy.name) / "rows.parquet"
         with pq.ParquetWriter(copy, RECORD_SCHEMA, compression="zstd") as writer:
-            for table in _gathered(_tables(folder, selection or Selection())):
+            wanted = selection or Selection()
+            for table in _gathered(_tables(folder, wanted)):
                 writer.write_table(table)
+        self.without_reply = _without_reply(folder, wanted)
         super().__init__(copy.parent)
 
 
@@ -157,6 +164,18 @@ def _tables(
             rows = flying.settled(rows)
         if rows.num_rows:
             yield rows
+
+
+def _without_reply(folder: Path, wanted: Selection) -> Mapping[str, int]:
+    """Only a shadow has copies. Spools of before these lines named a manifest count as wanted."""
+    if wanted.stage not in (None, "shadow"):
+        return {}
+    own = (None, wanted.manifest_sha256)
+    return Counter(
+        str(line["why"])
+        for line in Snapshot(folder).lines("shed")
+        if wanted.manifest_sha256 is None or line.get("manifest_sha256") in own
+    )
 
 
 def _pieces(snapshot: Snapshot, memory: SegmentCache | None) -> Iterator[pa.Table]:

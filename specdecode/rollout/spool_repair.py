@@ -94,8 +94,9 @@ def stopped_lines(begun: Iterable[Mapping[str, Any]]) -> list[bytes]:
     for line in begun:
         asked = line["asked"]
         if line["kind"] == "queued":
-            why = {"request_id": asked["request_id"], "why": ROUTER_STOPPED}
-            found.append(encoded("shed", why | {"retract": [line["partner"]]}))
+            about = {name: asked.get(name) for name in ("stage", "manifest_sha256", "request_id")}
+            why = {"why": ROUTER_STOPPED, "retract": [line["partner"]]}
+            found.append(encoded("shed", about | why))
             continue
         try:
             found.append(encoded_row(Record(**asked, error=ROUTER_STOPPED), None))

@@ -120,6 +120,7 @@ class Traffic:
                 return None
             if (why := self._limits.enter(counted=False)) is not None:
                 self._metrics.spilled(why)
+                mirror.withheld(ask.asked(self._candidate_arm), f"the candidate's limits: {why}")
                 return None
             copy = PairedCopy(
                 path=path,

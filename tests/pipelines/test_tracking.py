@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from pipelines.machine_load import Moment
 from pipelines.tracking import RunContent, Store, record, store_of
 from pipelines.tracking.content import flat
 from specdecode.errors import ConfigError
@@ -102,6 +103,27 @@ def test_a_step_is_written_once_however_often_the_run_is(store: Store) -> None:
         (200, -1.0),
         (300, -2.0),
     ]
+
+
+def test_a_history_is_not_read_to_go_on_with_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It grows with every look, and reading all of it took longer each time."""
+    moments = [Moment(1000 * step, step, {"system/load": float(step)}) for step in range(3)]
+    lengths = (2, 5, 5)
+    with monkeypatch.context() as blind:
+        blind.setattr(MlflowClient, "get_metric_history", None)
+        for length in lengths:
+            steps = [(step, float(step)) for step in range(length)]
+            ids = record(
+                store,
+                replace(RELEASE, series={"long": steps}, moments=moments[:length], children=()),
+            )
+
+    client = MlflowClient(tracking_uri=store.uri)
+    for name, length in (("long", 5), ("system/load", 3)):
+        history = client.get_metric_history(ids["release"], name)
+        assert [point.step for point in history] == list(range(length))
 
 
 def test_more_than_one_request_takes_arrives_whole(store: Store) -> None:

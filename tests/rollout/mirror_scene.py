@@ -49,7 +49,7 @@ class FakeSpool:
     def queued(self, asked, partner):
         self.told.append(("queued", asked["prompt_id"], partner))
 
-    def without_row(self, kind, request_id, why, *, retract=()):
+    def without_row(self, kind, request_id, why, *, retract=(), **_):
         self.told.append((kind, request_id.partition("/")[0], WORDS.get(why, why)))
         self.retracted += retract
 

@@ -198,6 +198,19 @@ class TestLimits:
         assert "x-specdecode-retried" not in found[1].headers
         assert len(rows) == 1
 
+    def test_a_copy_that_the_limits_keep_back_is_told_to_the_spool(self, tmp_path):
+        """Nothing of it was in the spool, so its readers took the rest for all of the traffic."""
+        from specdecode.rollout.settings import Limits
+
+        limits = Limits(rps=0.001)
+        with canary(replying("from the candidate"), tmp_path, "shadow", limits=limits) as router:
+            for _ in range(4):
+                router.ask()
+            shed = router.lines("shed", settled=5)
+
+        assert [line["why"] for line in shed] == ["the candidate's limits: rate"] * 3
+        assert all(line["retract"] == [] for line in shed)
+
     def test_a_candidate_that_keeps_failing_rests(self, tmp_path):
         from specdecode.rollout.settings import Limits
 

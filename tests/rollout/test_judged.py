@@ -111,6 +111,68 @@ def test_pairs_whose_copy_was_shed_are_no_missing_data(tmp_path):
     assert verdict.status is Status.GO
 
 
+def mirrored(folder, rows, replies, **of):
+    """A shadow whose mirror sent so many copies and shed the rest, as a router writes it."""
+    with Spool(folder) as spool:
+        for row in rows:
+            record = Record.model_validate(row)
+            if record.arm == "block" and int(record.prompt_id[1:]) >= replies:
+                partner = record.request_id.replace("/block", "/plain")
+                spool.without_row("shed", record.request_id, "full", retract=[partner], **of)
+            else:
+                spool.append(record)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("replies", "status"),
+    [(200, Status.GO), (150, Status.GO), (149, Status.INCONCLUSIVE), (0, Status.INCONCLUSIVE)],
+)
+def test_a_shadow_most_of_whose_copies_have_no_reply_is_held(tmp_path, replies, status):
+    """The rows that are left were GO, though they were those of a part of the traffic."""
+    verdict = decide(*of_spool(PLAN, mirrored(tmp_path, shadow(300), replies), "shadow"))
+
+    assert verdict.status is status
+    if status is not Status.GO:
+        said = f"of 300 requests that were to be copied, only {replies} have a reply"
+        assert verdict.reasons[0].startswith(f"integrity/copies: {said}")
+        assert f"({300 - replies}: full)" in verdict.reasons[0]
+        assert "health.mirror" in verdict.to_change[0]
+
+
+def test_harm_that_few_copies_show_is_harm(tmp_path):
+    folder = mirrored(tmp_path, shadow(300, failing(0.5)), 100)
+    assert decide(*of_spool(PLAN, folder)).status is Status.NO_GO
+
+
+@pytest.mark.parametrize(
+    ("of", "status"),
+    [
+        ({"stage": "shadow", "manifest_sha256": "b" * 64}, Status.GO),
+        ({"stage": "shadow", "manifest_sha256": "a" * 64}, Status.INCONCLUSIVE),
+        ({}, Status.INCONCLUSIVE),  # as routers wrote them before: nobody knows whose they were
+    ],
+    ids=["another", "this", "unknown"],
+)
+def test_copies_of_another_release_are_another_matter(tmp_path, of, status):
+    with Spool(tmp_path) as spool:
+        for row in shadow(300):
+            spool.append(Record.model_validate(row))
+        for number in range(400):
+            spool.without_row("shed", f"copy {number}", "full", **of)
+
+    assert decide(*of_spool(PLAN, tmp_path, "shadow", "a" * 64)).status is status
+    assert decide(*of_spool(PLAN, tmp_path, "shadow")).status is Status.INCONCLUSIVE
+
+
+def test_copies_of_a_shadow_hold_no_canary(tmp_path):
+    folder = mirrored(tmp_path, shadow(300), 0)
+    spooled(folder, canary(900, share=0.2, first=1000) + canary(900, first=1900))
+
+    assert decide(*of_spool(PLAN, folder, "canary")).status is Status.GO
+    assert decide(view_for(PLAN, folder), folder).status is Status.GO
+
+
 def test_a_mirror_that_silently_never_fires_makes_the_shadow_invalid(tmp_path):
     only = [row for row in shadow(300) if row["arm"] == "plain"]
 
@@ -171,6 +233,14 @@ class TestCommand:
     def run(self, *arguments):
         result = CliRunner().invoke(app, ["decide", "--json", *map(str, arguments)])
         return result.exit_code, result
+
+    def test_decide_says_that_the_mirror_was_mute(self, tmp_path, plan):
+        folder = mirrored(tmp_path / "spool", shadow(300), 0)
+        code, result = self.run("--plan", plan, "--rows", folder, "--stage", "shadow")
+
+        assert code == 11, result.output
+        reason = json.loads(result.stdout)["reasons"][0]
+        assert "only 0 have a reply of the copy (300: full)" in reason
 
     def test_decide_takes_a_spool(self, tmp_path, plan):
         folder = spooled(tmp_path / "spool", [*shadow(300), *canary(20, share=0.2, first=300)])

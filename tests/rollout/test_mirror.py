@@ -9,6 +9,8 @@ import pytest
 
 from specdecode.rollout.mirror import Mirror, NoRow
 from specdecode.rollout.mirror_counts import SHED
+from specdecode.rollout.spool import Spool
+from specdecode.rollout.spool_snapshot import Snapshot
 from tests.rollout.mirror_scene import CHAT, OFFERED_AT, TEXT, Candidate, FakeSpool, copy_of, played
 
 
@@ -70,6 +72,21 @@ def test_the_baseline_s_row_does_not_count_without_its_copy(body):
     scene = played(play, queue=1)
 
     assert scene.spool.retracted == ["a/greedy/plain"]
+
+
+def test_a_copy_without_a_reply_says_of_which_stage_and_manifest_it_was(tmp_path):
+    """A spool holds several; what was shed of one says nothing of another."""
+    copy = copy_of("a", body=b"[]")
+    with Spool(tmp_path) as spool:
+        mirror = Mirror(Candidate(), spool)
+        mirror.offer(copy)
+        mirror.withheld(copy_of("b").asked, "the candidate's limits: rate")
+
+    shed = list(Snapshot(tmp_path).lines("shed"))
+    assert [line["request_id"] for line in shed] == ["a/greedy/block", "b/greedy/block"]
+    assert {(line["stage"], line["manifest_sha256"]) for line in shed} == {("shadow", "0" * 64)}
+    assert shed[1]["why"] == "the candidate's limits: rate"
+    assert mirror.counts.offered.total() == mirror.counts.shed.total() == 1
 
 
 def test_no_more_than_the_bound_are_in_flight_and_the_oldest_in_the_queue_gives_way():

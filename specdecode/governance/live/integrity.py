@@ -12,11 +12,12 @@ the first requests of a 5 % canary, most often none is the candidate's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from specdecode.governance.integrity import CHECKS, Inputs, Problem, entry, exactly, misnamed, some
+from specdecode.governance.live import copies
 from specdecode.governance.live.alarms import metrics_of, step_names
 from specdecode.governance.live.rows import LiveRows
 from specdecode.governance.live.sample_ratio import mismatches
@@ -32,17 +33,28 @@ _AS_EVER = (
 )  # fmt: skip
 
 
-def check_live(inputs: Inputs, stage: Stage, rows: LiveRows) -> list[RuleResult]:
-    """Every check that applies to a live stage, in a fixed order."""
+def check_live(
+    inputs: Inputs, stage: Stage, rows: LiveRows, without_reply: Mapping[str, int] | None = None
+) -> list[RuleResult]:
+    """Every check that applies to a live stage, in a fixed order.
+
+    Args:
+        inputs: what the checks look at.
+        stage: that is judged.
+        rows: of it.
+        without_reply: copies for a shadow that were to be made and have no reply, by why; None
+            where rows alone are known.
+    """
+    silent = copies.without_reply(inputs.plan, stage, rows, without_reply or {})
     if not len(rows):
-        return [_nothing_yet(stage)]
+        return [_nothing_yet(stage) if silent is None else silent]
     looks = [entry(name, CHECKS[name](inputs)) for name in _AS_EVER]
     looks.append(_arms(inputs, stage, rows))
     for name, check in _CHECKS.items():
         looks.append(entry(name, check(inputs, stage, rows)))
     for name, share in _SHARES.items():
         looks.append(_shared(name, share(inputs, stage, rows), inputs, stage))
-    return looks
+    return looks if silent is None else [*looks, silent]
 
 
 def arm_awaited(checks: Iterable[RuleResult]) -> bool:

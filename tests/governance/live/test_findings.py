@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdecode.governance import Outcome
+from specdecode.governance.live.bounds import crossing, lower_bound
 from specdecode.governance.live.findings import Finding, Stream, of_one, of_two
 from specdecode.governance.live.judge import outcome_of
 from specdecode.governance.live.margins import Scale
@@ -158,6 +159,26 @@ def test_harm_among_the_units_after_a_cold_start_is_not_forgiven():
     later = [np.ones(300), np.zeros(600), np.ones(6000)]
     found = one("betting", [np.zeros(2), *later], higher=True)
     assert found.bad_at is not None or found.empty
+
+
+@pytest.mark.parametrize("method", list(COLD))
+def test_where_a_start_is_forgiven_the_units_after_it_show_no_harm(method):
+    """So nothing is asked about it: harm would have moved the bound that is left out."""
+    rng, forgiven = np.random.default_rng(3), 0
+    for _ in range(150):
+        parts = [(rng.integers(1, 12), rng.random() / 2)]
+        parts += [(rng.integers(1, 90), rng.choice([0.1, 0.5, 0.9, 1.0])) for _ in range(4)]
+        values = np.concatenate([rng.random(n) < share for n, share in parts]).astype(float)
+        most = 1 - lower_bound(method, 1 - values, 0.05)
+        asked = most - 1e-6  # the worst threshold: a higher one is missed by all of the sequence
+        found = one(method, [values], higher=True, asked=asked, n_min=1)
+        if found.empty or found.bad_at is not None or found.high < 1:
+            continue
+        forgiven += 1
+        start = crossing(method, 1 - values, 1 - most, 0.05)
+        assert crossing(method, 1 - values[start:], 1 - asked, 0.05) is None
+
+    assert forgiven > 20
 
 
 def test_a_mean_that_rises_all_the_time_is_held_and_soon_judged():
