@@ -27,7 +27,9 @@ def main() -> None:
         audit=read_json("reports/audit.json"),
         manifest=read_json("reports/manifest.json"),
     )
-    write_json(METRICS, summarise(rows, plan.baseline, seed=plan.bootstrap_seed))
+    # With the verdict, so that `dvc metrics diff` and `dvc exp show` tell it beside the numbers.
+    summary = summarise(rows, plan.baseline, seed=plan.bootstrap_seed)
+    write_json(METRICS, {"verdict": str(verdict.status), **summary})
     write_json(VERDICT, verdict.to_json())
 
 
