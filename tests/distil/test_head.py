@@ -53,10 +53,17 @@ def test_value_and_gradients_are_those_of_the_loss(lesson, weight, rows_at_a_tim
 def test_rounded_products_leave_the_heads_gradient_in_full_precision(lesson):
     states, head, wanted = lesson
     rounded, weight = states.bfloat16().requires_grad_(), head.clone().requires_grad_()
+    theirs = [t.clone().requires_grad_() for t in (states, head)]
 
     loss, _ = head_loss(rounded, weight, wanted, 0.5)
     loss.backward()
+    exact = distance(theirs[0] @ theirs[1].T, wanted)
+    (exact.tv + 0.5 * exact.kl).backward()
 
-    exact = distance(states @ head.T, wanted)
-    torch.testing.assert_close(loss.detach(), exact.tv + 0.5 * exact.kl, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(
+        loss.detach(), (exact.tv + 0.5 * exact.kl).detach(), rtol=0.02, atol=0.02
+    )
     assert (rounded.grad.dtype, weight.grad.dtype) == (torch.bfloat16, torch.float32)
+    for mine, other in zip((rounded.grad.float(), weight.grad), theirs, strict=True):
+        error = (mine - other.grad).square().sum() / other.grad.square().sum()
+        assert float(error) < 1e-3
