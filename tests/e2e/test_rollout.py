@@ -116,7 +116,7 @@ def test_a_good_candidate_goes_all_the_way_with_approvals(tmp_path):
         ]
         assert_no_user_got_a_failure(ended)
         papers = papers_in(ended.folder)
-        (release,) = (ended.folder / "records").iterdir()
+        (release,) = (ended.folder / "records").glob("release-*")
 
         # Each step was signed by the one person who may, on the very verdict that is on record.
         verdicts = sorted(release.glob("*.verdict.json"))
