@@ -58,7 +58,7 @@ def test_the_reasons_of_a_verdict_come_in_japanese_with_the_same_numbers():
     [rule] = [rule for rule in JUDGED if rule.name == "block-faster"]
     shown = rule.judge(Interval(1.26, 1.226, 1.295, n=100, level=0.97, method="test"), 1.1)
     document = {
-        "reasons": [f"{shown.name}: {shown.reason}"],
+        "reasons": [f"{shown.name} (block): {shown.reason}"],
         "rules": [shown.model_dump(mode="json")],
     }
     assert reasons(document, PLAN_JSON, JA) == [
