@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import platform
@@ -22,6 +23,7 @@ from specdecode.decoding import Engine
 from specdecode.serving.connection import read_body
 from specdecode.serving.errors import ApiError
 from specdecode.serving.exchange import Exchange
+from specdecode.serving.heap import trim_on
 from specdecode.serving.metrics import ServerMetrics
 from specdecode.serving.scheduler import Scheduler
 from specdecode.serving.settings import ServerSettings
@@ -56,7 +58,9 @@ def make_app(
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         scheduler.start()
         metrics.watch(scheduler)
+        trimming = asyncio.create_task(trim_on())
         yield
+        trimming.cancel()
         await run_in_threadpool(scheduler.stop, finish=True)
         routes.workers.shutdown(wait=False)
 
