@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from specdecode.decoding.clock import now
 from specdecode.decoding.faults import GuardedDrafter
 from specdecode.decoding.loop import Batch, begin_replies, drop, drop_finished
 from specdecode.decoding.request import Request
@@ -35,9 +36,11 @@ class Joining:
         network: the target.
         newcomers: not yet begun; at least one. Equal prompts are read once.
         drafter: of the batch that they will enter; None if it has none, or they begin one.
+        draft_reads: whether the draft reads them now; if not, it does when one of them drafts.
 
     Attributes:
         requests: those that have not left.
+        draft_s: seconds that the draft has read.
     """
 
     def __init__(
@@ -45,12 +48,15 @@ class Joining:
         network: CausalNetwork,
         newcomers: Sequence[Request],
         drafter: GuardedDrafter | None = None,
+        *,
+        draft_reads: bool = True,
     ) -> None:
         self.requests = list(newcomers)
         shared = SharedPrompts.of([r.prompt for r in newcomers])
         self._row = dict(zip(newcomers, shared.source, strict=True))
         self._target, self._drafter = PromptReader(network, shared.prompts), drafter
         self._draft = None if drafter is None else drafter.reader(shared.prompts)
+        self._draft_reads, self.draft_s = draft_reads, 0.0
 
     @property
     def unread(self) -> int:
@@ -75,8 +81,10 @@ class Joining:
     def read(self, most: int | None = None) -> None:
         """Read on, at most so many tokens of each prompt. If it raises, give the requests up."""
         self._target.read(most)
-        if self._drafter is not None and self._draft is not None:
+        if self._drafter is not None and self._draft is not None and self._draft_reads:
+            begun = now(self._target.network.device)
             self._draft = self._drafter.read(self._draft, most)
+            self.draft_s += now(self._target.network.device) - begun
 
     def leave(self, requests: Sequence[Request]) -> None:
         """Let requests go in the middle of their prompts; others are passed over."""

@@ -31,6 +31,7 @@ class RunningBatch:
 
     Attributes:
         staged_s: seconds that the last step spent in its stages.
+        draft_read_s: seconds that the draft has read prompts of newcomers, all of them together.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class RunningBatch:
         self._target, self._begin, self._still_ours = target, begin, still_ours
         self._batch: Batch | None = None
         self._joining: Joining | None = None
-        self.staged_s = 0.0
+        self.staged_s = self.draft_read_s = 0.0
 
     @property
     def requests(self) -> Sequence[Request]:
@@ -108,11 +109,13 @@ class RunningBatch:
         self.start(requests)
         return self.read()
 
-    def start(self, requests: Sequence[Request]) -> None:
+    def start(self, requests: Sequence[Request], *, draft_reads: bool = True) -> None:
         """Take requests that `read` is to read.
 
         Args:
             requests: not yet begun. Those of one prompt share its pass.
+            draft_reads: whether a draft that has to read prompts itself reads theirs beside the
+                target. If not, it does when one of them drafts: less, where none of them may.
 
         Raises:
             ConfigError: no room, or others are being read.
@@ -123,7 +126,9 @@ class RunningBatch:
             raise ConfigError("other requests are being read: read them to their ends first")
         if requests:
             drafter = self._batch.drafter if self._batch is not None and self.requests else None
-            self._joining = Joining(self._target.network, requests, drafter)
+            self._joining = Joining(
+                self._target.network, requests, drafter, draft_reads=draft_reads
+            )
 
     def read(self, most: int | None = None) -> Added:
         """Read on in the prompts of newcomers; at their ends they join.
@@ -142,7 +147,9 @@ class RunningBatch:
         if self._joining is None:
             return []
         try:
+            before = self._joining.draft_s
             self._joining.read(most)
+            self.draft_read_s += self._joining.draft_s - before
             if self._joining.unread:
                 return []
             if self.requests:

@@ -118,20 +118,23 @@ class KVCache:
 
         Args:
             other: of the same network. Whatever stands in its rows beyond `capacity` is padding.
+                One that was never written gives rows without state.
             capacity: slots a row has from now on, if more than before.
         """
         rows, capacity = self.batch + other.batch, max(self.capacity, capacity)
-        for layer in other._layers:
-            for_keys, for_values = self._layers.get(layer, other._layers[layer])
+        for layer in other._layers | self._layers:
+            for_keys, for_values = self._layers.get(layer) or other._layers[layer]
             self._layers[layer] = (
                 self._grown(for_keys, layer in self._layers, rows, capacity),
                 self._grown(for_values, layer in self._layers, rows, capacity),
             )
         taken = min(other._used, capacity)
         with torch.inference_mode():  # networks write here in that mode, so everyone has to
-            for layer, pair in other._layers.items():
-                for mine, theirs in zip(self._layers[layer], pair, strict=True):
-                    mine[self.batch : rows, :taken] = theirs[: other.batch, :taken]
+            for layer, pair in self._layers.items():
+                for part, mine in enumerate(pair):
+                    if layer in other._layers:
+                        theirs = other._layers[layer][part]
+                        mine[self.batch : rows, :taken] = theirs[: other.batch, :taken]
                     mine[self.batch : rows, taken:] = 0  # what stood there might not be finite
         self.batch, self.capacity = rows, capacity
         self._used = max(self._used, taken)

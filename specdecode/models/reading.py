@@ -23,12 +23,13 @@ class PromptReader:
         prompts: token ids; at least one, none empty.
 
     Attributes:
+        network: see above.
         cache: what was read so far, one row a prompt.
         logits: float32 `[P, V]` after what was read of each prompt; None before the first piece.
     """
 
     def __init__(self, network: CausalNetwork, prompts: Sequence[Sequence[int]]) -> None:
-        self._network, self._prompts = network, [list(prompt) for prompt in prompts]
+        self.network, self._prompts = network, [list(prompt) for prompt in prompts]
         self._longest = max(map(len, self._prompts))
         padding = PREFILL_CHUNK if len(self._prompts) > 1 else 0
         self.cache = KVCache(len(self._prompts), self._longest + padding)
@@ -53,5 +54,5 @@ class PromptReader:
         # A prompt that is through repeats its last token until the longest one is, too.
         starts = [min(self._to, len(prompt) - 1) for prompt in self._prompts]
         texts = [prompt[:to] for prompt in self._prompts]
-        self.logits = read_tokens(self._network, texts, starts, self.cache)
+        self.logits = read_tokens(self.network, texts, starts, self.cache)
         self._to = to

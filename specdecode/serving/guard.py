@@ -1,7 +1,8 @@
 """The acceptance guard: a slot whose drafts do not pay goes on without them, and tries again later.
 
 A step with a draft pays if it yields more tokens than it costs, both in plain steps: τ + 1 tokens
-against r, the measured cost of a step with a draft over one without (`step_costs`). The gain
+against r, the measured cost of a step with a draft over one without (`step_costs`), to which the
+draft's reading of prompts belongs: replies may be short, and prompts long. The gain
 τ + 1 − r of each step, brought to [0, 1], is watched by an e-detector (`statistics.drift`) for a
 mean below break-even. While drafts pay, whatever the distribution of τ, a false alarm takes
 `PATIENCE` steps on average at least.
@@ -64,6 +65,15 @@ class AcceptanceGuard:
     def ratio(self) -> float | None:
         """Cost of a step with a draft, in plain steps, at the present number of rows."""
         return self.costs.ratio(self._rows)
+
+    @property
+    def is_drafting(self) -> bool:
+        """Whether any slot drafts but for probes, as one that nobody has taken yet does."""
+        return not self._slots or any(not slot.is_plain for slot in self._slots)
+
+    def read(self, seconds: float) -> None:
+        """The draft read prompts of newcomers for so long."""
+        self.costs.read(seconds)
 
     def lengths_of(self, request: Request) -> DraftLength:
         """Put a request into a free slot; what decides its draft lengths."""

@@ -193,7 +193,7 @@ class Scheduler:
         """Read in the prompts of newcomers: no more than running replies can wait for."""
         left = self._prefill_chunk
         while left > 0 and (self._batch.reading or self._start()):
-            unread = self._batch.unread
+            unread, draft_s = self._batch.unread, self._batch.draft_read_s
             reading = [self._running[request] for request in self._batch.reading]
             try:
                 added = self._batch.read(left)
@@ -201,6 +201,8 @@ class Scheduler:
                 self._could_not_join(reading, error)
                 return
             left -= unread - self._batch.unread
+            if self._guard is not None:
+                self._guard.read(self._batch.draft_read_s - draft_s)
             if added:
                 for watcher in self._watchers:
                     watcher.joined(reading)
@@ -216,7 +218,8 @@ class Scheduler:
         for reply in coming:
             if reply.joined is None:
                 reply.joined = time.perf_counter()
-        self._batch.start([reply.request for reply in coming])
+        drafting = self._guard is None or self._guard.is_drafting
+        self._batch.start([reply.request for reply in coming], draft_reads=drafting)
         return bool(coming)
 
     def _next_ones(self) -> list[Reply]:

@@ -11,6 +11,7 @@ _FRESH = 256  # steps after which a plain step is timed again
 _SOON = 4  # steps after which it is where much hangs on it,
 _SHARE = 0.02  # as long as that takes no more plain steps a step on average,
 _BURST = 8.0  # and no more than these at once
+_SPREAD = 64  # drafted steps over which reading is spread
 
 
 class MeasuredCosts:
@@ -21,9 +22,18 @@ class MeasuredCosts:
         self._plain: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
         self._age: dict[int, int] = defaultdict(int)
         self._credit = _BURST
+        self._unspread = self._reading = 0.0  # the draft's reading: since the last step, and a step
+        self._drafts = 0
+
+    def read(self, seconds: float) -> None:
+        """The draft read prompts of newcomers for so long: a part of what drafted steps cost."""
+        self._unspread += seconds
 
     def drafted(self, rows: int, seconds: float) -> None:
         """A step with a draft took so long."""
+        self._drafts = min(_SPREAD, self._drafts + 1)
+        self._reading += (self._unspread - self._reading) / self._drafts
+        self._unspread = 0.0
         self._drafted[_bucket(rows)].append(seconds)
         self._age[_bucket(rows)] += 1
         self._credit = min(_BURST, self._credit + _SHARE)
@@ -50,11 +60,14 @@ class MeasuredCosts:
         return soon or len(self._plain[bucket]) < _ENOUGH or self._age[bucket] >= _FRESH
 
     def ratio(self, rows: int) -> float | None:
-        """Cost of a step with a draft over one without; None until both were measured."""
+        """Cost of a step with a draft over one without; None until both were measured.
+
+        The draft's reading of prompts is spread over the steps that draft.
+        """
         drafted, plain = self._drafted[_bucket(rows)], self._plain[_bucket(rows)]
         if min(len(drafted), len(plain)) < _ENOUGH:
             return None
-        return median(drafted) / median(plain)
+        return (median(drafted) + self._reading) / median(plain)
 
 
 def _bucket(rows: int) -> int:

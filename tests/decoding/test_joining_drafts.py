@@ -10,6 +10,7 @@ from specdecode.decoding.intake import make_requests
 from specdecode.decoding.result import finished
 from specdecode.drafting.cascade import CascadeDrafter
 from specdecode.drafting.draft_model import ModelDrafter
+from specdecode.drafting.length import FixedLength
 from specdecode.drafting.self_draft import SelfDrafter
 from tests.decoding.toys import TableNetwork, ToyModel
 
@@ -79,6 +80,53 @@ def test_it_never_reads_more_at_once_than_the_target(max_context):
 
     assert max(draft.widths) <= 5
     assert replies(engine, [first, second]) == alone(max_context, [0, 1], LONG)
+
+
+def test_a_prompt_that_it_need_not_read_is_read_when_its_reply_drafts():
+    draft, drafting = Watched(), [True]
+    engine = engine_of(ModelDrafter("model", draft, 64))
+
+    class Told(FixedLength):
+        def choose(self, seconds, most):
+            return super().choose(seconds, most) if drafting[0] else 0
+
+    batch = engine.open(slots=2, lengths=lambda _request: Told(3))
+    first, second = requests_of(engine, [0, 1], LONG)
+    batch.join([first])
+    batch.step()
+    drafting[0] = False
+    draft.widths.clear()
+    batch.start([second], draft_reads=False)
+    while batch.reading:
+        batch.read(5)
+        batch.step()
+    for _ in range(4):
+        batch.step()
+    assert draft.widths == []
+    assert batch.draft_read_s == 0
+    assert len(second.output) == 6  # one on joining, and one in the step that came with it
+
+    drafting[0] = True
+    run_to_the_end(batch)
+
+    assert max(draft.widths) >= len(LONG)
+    assert second.drafted > 0
+    assert [len(first.output), len(second.output)] == [50, 14]
+
+
+def test_the_time_that_it_reads_is_told():
+    engine = engine_of(ModelDrafter("model", Watched(), 64))
+    batch = engine.open(slots=2)
+    first, second = requests_of(engine, [0, 1], LONG)
+    batch.join([first])
+    batch.step()
+    assert batch.draft_read_s == 0  # it reads the first prompt as it drafts
+    batch.start([second])
+    batch.read(5)
+    begun = batch.draft_read_s
+    assert begun > 0
+    batch.read()
+    assert batch.draft_read_s > begun
 
 
 def test_newcomers_of_several_prompts_and_of_one_prompt_get_rows_of_their_own():

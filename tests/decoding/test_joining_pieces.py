@@ -31,17 +31,23 @@ from tests.tiny_models import write_tiny_model
     pieces=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     order=st.permutations(range(len(REQUESTS))),
     leaves=st.dictionaries(st.integers(0, 5), st.integers(0, 20), max_size=3),
+    draft_reads=st.lists(st.booleans(), min_size=1, max_size=3),
 )
-def test_a_prompt_can_be_read_in_pieces_between_the_steps_of_others(drafter, pieces, order, leaves):
-    """Whatever the pieces, and whoever leaves, be it in the middle of a prompt."""
+def test_a_prompt_can_be_read_in_pieces_between_the_steps_of_others(
+    drafter, pieces, order, leaves, draft_reads
+):
+    """Whatever the pieces, and whoever leaves, be it in the middle of a prompt.
+
+    Nor does it matter when the draft reads it.
+    """
     tool = toy_engine(drafter)
     batch = tool.open(slots=len(REQUESTS))
     requests = dict(zip(order, requests_of(tool, *order), strict=True))
     coming, step = list(order), 0
-    sizes = itertools.cycle(pieces)
+    sizes, reads = itertools.cycle(pieces), itertools.cycle(draft_reads)
     while coming or batch.reading or batch.requests:
         if coming and not batch.reading:
-            batch.start([requests[i] for i in coming[:2]])
+            batch.start([requests[i] for i in coming[:2]], draft_reads=next(reads))
             coming = coming[2:]
         batch.leave([requests[i] for i, at in leaves.items() if at == step])
         batch.read(next(sizes))

@@ -32,6 +32,7 @@ EVENTS = st.lists(
         st.tuples(st.just("join"), st.lists(TEXTS, min_size=1, max_size=3)),
         st.tuples(st.just("keep"), st.lists(st.integers(0, 5), min_size=1, max_size=4)),
         st.tuples(st.just("leave"), st.integers(0, 5)),
+        st.tuples(st.just("join unread"), st.integers(1, 3)),
     ),
     max_size=12,
 )
@@ -44,6 +45,9 @@ def test_every_row_keeps_its_state(first, events):
         if event == "join":
             cache.add_rows(filled(value, 9), 6 + len(expected))
             expected += value
+        elif event == "join unread":
+            cache.add_rows(KVCache(value, 9), 6 + len(expected))
+            expected += [[0.0] * 9] * value  # that nothing is looked at before it is written
         else:
             rows = [i % len(expected) for i in value] if event == "keep" else None
             if rows is None:
@@ -64,6 +68,17 @@ def test_what_a_row_left_behind_is_not_seen_by_the_next():
     cache.add_rows(filled([[2.0]], 6), 6)
 
     assert held(cache, 1, 6) == [2.0, 0, 0, 0, 0, 0]
+
+
+def test_rows_without_state_can_join_rows_without_state():
+    cache = KVCache(1, 4)
+    cache.add_rows(KVCache(2, 9), 6)
+    cache.aim([0, 0, 0], 1, torch.device("cpu"))
+    keys = torch.tensor([1.0, 2.0, 3.0])[:, None, None, None]
+    cache.write(0, keys, -keys)
+
+    assert (cache.batch, cache.capacity) == (3, 6)
+    assert [held(cache, row, 1) for row in range(3)] == [[1.0], [2.0], [3.0]]
 
 
 def test_no_memory_for_more_leaves_it_as_it_was(monkeypatch):

@@ -13,6 +13,7 @@ import torch
 from specdecode import Engine, SamplingParams
 from specdecode.decoding.intake import make_requests
 from specdecode.decoding.result import finished
+from specdecode.decoding.running import RunningBatch
 from specdecode.drafting.self_draft import SelfDrafter
 from specdecode.serving import guard as guard_module
 from specdecode.serving import step_costs
@@ -39,9 +40,11 @@ class Traffic:
         tokens: of a reply; then the next request takes the slot.
         noise: standard deviation of the logarithm of a measured time.
         seed: of the noise.
+        reading: cost of a prompt for the draft, which reads it if any slot drafts.
     """
 
-    def __init__(self, ratio, kept, slots=4, tokens=40, *, noise=0.0, seed=0):
+    def __init__(self, ratio, kept, slots=4, tokens=40, *, noise=0.0, seed=0, reading=0.0):
+        self.reading = reading
         self.noise, self.clock = noise, np.random.default_rng(seed)
         self.switched = []
         self.guard = AcceptanceGuard(GAMMA, self.switched.append)
@@ -56,6 +59,9 @@ class Traffic:
         made = spent = 0.0
         for _ in range(steps):
             while len(self.replies) < self.slots:
+                if self.guard.is_drafting:
+                    self.guard.read(self.reading)
+                    spent += self.reading
                 request = new_request()
                 self.replies[request] = self.guard.lengths_of(request)
             if self.guard.wants_plain_cost(self.slots):
@@ -151,6 +157,22 @@ def test_drafts_that_pay_stay(ratio, chance):
 
     assert traffic.switched == []
     assert made / spent > 1
+
+
+def test_drafts_that_pay_but_for_the_reading_of_prompts_are_dropped():
+    """A step gives 3 tokens for 2 and a prompt takes 9: 15 tokens cost 19, and 150 cost 109."""
+    short = Traffic(2.0, lambda _s, _r: 2, slots=1, tokens=15, reading=9.0)
+    long = Traffic(2.0, lambda _s, _r: 2, slots=1, tokens=150, reading=9.0)
+    for traffic in (short, long):
+        traffic.run(1000)
+
+    assert short.guard.state()["slots"] == [PLAIN]
+    assert not short.guard.is_drafting
+    assert short.guard.costs.ratio(1) > 3
+    assert long.switched == []
+    assert long.guard.is_drafting
+    made, spent = short.run(1000)
+    assert made / spent >= 0.95
 
 
 def test_drafts_that_pay_again_are_used_again():
@@ -289,9 +311,17 @@ class Useless(SelfDrafter):
         return super().propose(contexts, wanted, worst)
 
 
-def test_a_server_with_a_useless_draft_goes_on_without_it(engine_folder):
+def test_a_server_with_a_useless_draft_goes_on_without_it(engine_folder, monkeypatch):
     engine = tiny_engine(engine_folder)
     engine.drafter = Useless("useless", engine.drafter.network)
+    read = []
+
+    def start(batch, requests, *, draft_reads=True):
+        read.extend([draft_reads] * len(requests))
+        started(batch, requests, draft_reads=draft_reads)
+
+    started = RunningBatch.start
+    monkeypatch.setattr(RunningBatch, "start", start)
     with serving(engine, slots=1) as server:
         answer = post(server, "/v1/completions", **{**ASK, "max_tokens": 150}).json()
         after = post(server, "/v1/completions", **ASK).json()
@@ -300,6 +330,7 @@ def test_a_server_with_a_useless_draft_goes_on_without_it(engine_folder):
         info = httpx.get(server.url + "/server_info", timeout=60).json()
 
     told = answer["metrics"]["acceptance_guard"]
+    assert read == [True, False]
     assert told["switches"][0].startswith("plain after token")
     assert told["plain_steps"] > 50
     assert after["metrics"]["speculative_decoding"] is None
