@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipelines.audit_report.detection import speculative
 from pipelines.audit_report.models import study_models
-from pipelines.audit_report.settings import GAMMA
+from pipelines.audit_report.settings import GAMMA, REPLY
 from pipelines.audit_report.store import code_sha256, keep, kept
 from specdecode import Engine, SamplingParams
 from specdecode.audit.faults import FAULTS, Fault, plant
@@ -21,9 +21,12 @@ from specdecode.audit.faults.stale import stale_distance
 from specdecode.decoding.scoring import teacher_forced
 from specdecode.models import LoadedModel
 
-REPLIES, TOKENS = 6, 13
-"""Replies of the target whose positions are enumerated, and tokens of each."""
-STALE_REPLIES, STALE_TOKENS = 64, 64
+REPLIES, TOKENS = 3, REPLY
+"""Replies of the target whose positions are enumerated, and tokens of each: what the audit reads.
+
+Some faults fade on the way, such as those of a penalty on tokens that have all occurred by then.
+"""
+STALE_REPLIES, STALE_TOKENS = 64, REPLY
 _BATCH_TOKENS = 8192
 
 EXACT, GIVEN_CACHE = "exact, given the tokens before", "of the laws drawn from, given the cache"

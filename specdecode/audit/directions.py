@@ -18,6 +18,8 @@ one direction to look in:
               used twice, cumulative sums that lose the last tokens or jump to them
     repeat    p given that the token stands among the last ones: penalties that were skipped or
               count twice, states that were not rolled back
+    latest    p given that it stands among the very last ones: penalties that do not count the
+              tokens of the block under way
 
 Clipping at 2 keeps the bet bounded, which is what makes any stake between -1/2 and 1 safe. What
 numerical noise in p does to the mean is measured, see `specdecode.audit.drift`.
@@ -33,6 +35,8 @@ from torch import Tensor
 LARGEST_RATIO = 2.0
 # Tokens of the context that count as "the last ones".
 RECENT = 64
+# As many as a step usually drafts.
+LATEST = 4
 # Below this share of the largest probability lies the tail: where top-p, top-k and min-p cut.
 _TAIL = 0.05
 
@@ -74,11 +78,21 @@ def _order(p: Tensor, q: Tensor | None, recent: Tensor | None) -> Tensor:
 
 def _repeat(p: Tensor, q: Tensor | None, recent: Tensor | None) -> Tensor:
     del q
+    return _among(recent, RECENT, p)
+
+
+def _latest(p: Tensor, q: Tensor | None, recent: Tensor | None) -> Tensor:
+    del q
+    return _among(recent, LATEST, p)
+
+
+def _among(recent: Tensor | None, last: int, p: Tensor) -> Tensor:
+    """P given that the token is one of so many before it, over p."""
     if recent is None:
-        raise ValueError("the repeat direction needs the recent tokens")
+        raise ValueError("the directions of the context need the recent tokens")
     # Missing entries (-1) are marked in a column of their own, which is cut off again.
     marks = torch.zeros((len(p), p.shape[-1] + 1), dtype=torch.bool, device=p.device)
-    at = recent.to(p.device)
+    at = recent[:, -last:].to(p.device)
     marks.scatter_(1, at.where(at >= 0, p.shape[-1]), value=True)
     return _given(marks[:, :-1], p)
 
@@ -100,7 +114,7 @@ _FROM_TARGET: Mapping[str, Direction] = {
     "order": _order,
 }
 _FROM_DRAFT: Mapping[str, Direction] = {"draft": _towards_draft}
-_FROM_CONTEXT: Mapping[str, Direction] = {"repeat": _repeat}
+_FROM_CONTEXT: Mapping[str, Direction] = {"repeat": _repeat, "latest": _latest}
 
 
 def directions(*, with_draft: bool, with_recent: bool = False) -> Mapping[str, Direction]:

@@ -61,7 +61,7 @@ class AuditReport:
         first_evidence: where it first sufficed, or None.
         min_tokens: sampled tokens needed before silence counts as lossless.
         directions: log evidence by direction ("draft", "sharper", "flatter", "tail", "order",
-            "repeat", and with steps "bonus: …" and "after rejection: …").
+            "repeat", "latest", and with steps "bonus: …" and "after rejection: …").
         evidence: thinned curve of (tokens read, log evidence) for a picture.
         sampled: counts and finding of the sampled rows; None when there were none.
         greedy: counts, tolerance, control and finding of the greedy rows; None when none.
@@ -207,7 +207,7 @@ def _sampled_finding(
         )
     if reasons:
         return "undecided", reasons
-    looked = "sharper, flatter, tail, order of the vocabulary, repeat"
+    looked = "sharper, flatter, tail, order of the vocabulary, repeat, latest"
     if judgement.rows.stepped:
         looked += ", bonus tokens, tokens after a rejection"
     looked = (

@@ -27,8 +27,8 @@ def test_every_bet_is_fair_under_the_target_and_bounded(pair):
         p.expand(vocab, -1), torch.arange(vocab), q.expand(vocab, -1), chosen, recent
     )
 
-    assert list(chosen) == ["draft", "sharper", "flatter", "tail", "order", "repeat"]
-    assert torch.allclose((p[:, None] * bets).sum(0), torch.zeros(6, dtype=torch.float64))
+    assert list(chosen) == ["draft", "sharper", "flatter", "tail", "order", "repeat", "latest"]
+    assert torch.allclose((p[:, None] * bets).sum(0), torch.zeros(7, dtype=torch.float64))
     assert (bets >= -1 - 1e-12).all()
     assert (bets <= 2).all()
 

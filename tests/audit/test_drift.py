@@ -136,7 +136,7 @@ def test_one_row_is_allowed_for_generously():
 def test_without_a_draft_the_other_directions_are_measured():
     drift = measure(NoisyScorer(NOISE, draft=None), rows_of(10))
 
-    assert sorted(drift.high) == ["flatter", "order", "repeat", "sharper", "tail"]
+    assert sorted(drift.high) == ["flatter", "latest", "order", "repeat", "sharper", "tail"]
     assert all(math.isfinite(v) for v in drift.high.values())
 
 
