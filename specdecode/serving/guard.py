@@ -2,10 +2,12 @@
 
 A step with a draft pays if it yields more tokens than it costs, both in plain steps: τ + 1 tokens
 against r, the measured cost of a step with a draft over one without (`step_costs`), to which the
-draft's reading of prompts belongs: replies may be short, and prompts long. The gain
-τ + 1 − r of each step, brought to [0, 1], is watched by an e-detector (`statistics.drift`) for a
-mean below break-even. While drafts pay, whatever the distribution of τ, a false alarm takes
-`PATIENCE` steps on average at least.
+draft's reading of prompts belongs: replies may be short, and prompts long. What a step takes longer
+it takes longer for all R replies in it, and the k of them that draft answer for all of that: each
+gains τ − (r − 1) R / k, which is τ + 1 − r where everybody drafts. Else the last slot that drafts
+would think it pays, and halve the speed of the others. The gain of each step, brought to [0, 1], is
+watched by an e-detector (`statistics.drift`) for a mean below break-even. While drafts pay,
+whatever the distribution of τ, a false alarm takes `PATIENCE` steps on average at least.
 
 After an alarm the slot decodes plainly. After a pause it drafts for a few steps again, and if those
 paid, for good. Pauses are so long that probing costs `PROBE_SHARE` of the time at most, going by
@@ -60,11 +62,23 @@ class AcceptanceGuard:
         self._yield: float | None = None  # tokens of a drafted step, faded mean of all slots
         self._slots: list[Slot] = []
         self._of: dict[Request, Slot] = {}
+        self._drafting: set[Slot] = set()  # in the step under way
 
     @property
     def ratio(self) -> float | None:
         """Cost of a step with a draft, in plain steps, at the present number of rows."""
         return self.costs.ratio(self._rows)
+
+    def gain(self, kept: int) -> float | None:
+        """Plain steps that a drafting row of the step under way gained; None until that is known.
+
+        Args:
+            kept: of its draft tokens.
+        """
+        ratio = self.ratio
+        if ratio is None:
+            return None
+        return kept - (ratio - 1) * len(self._of) / max(1, len(self._drafting))
 
     @property
     def is_drafting(self) -> bool:
@@ -111,8 +125,13 @@ class AcceptanceGuard:
         """A step of so many rows is over."""
         (self.costs.drafted if self._drafted else self.costs.plain)(rows, seconds)
         self._drafted = False
+        self._drafting.clear()
         self._rows = rows
         self.step += 1
+
+    def chose(self, slot: Slot, length: int) -> None:
+        """A slot settled how much it drafts in the step under way."""
+        (self._drafting.add if length else self._drafting.discard)(slot)
 
     def drafted(self, tokens: int) -> None:
         """A slot drafted in the step under way, which gave it so many tokens."""
@@ -160,19 +179,19 @@ class Slot:
     def choose(self, seconds: Sequence[float], most: int) -> int:
         """See `DraftLength.choose`."""
         del seconds
-        if self.is_plain and self._guard.step < self._next_probe:
-            return 0
-        return min(self._guard.gamma, most)
+        waits = self.is_plain and self._guard.step < self._next_probe
+        length = 0 if waits else min(self._guard.gamma, most)
+        self._guard.chose(self, length)
+        return length
 
     def observe(self, drafted: int, kept: int) -> None:
         """See `DraftLength.observe`. A step without a draft says nothing."""
         if drafted == 0:
             return
         self._guard.drafted(kept + 1)
-        ratio = self._guard.ratio
-        if ratio is None:
+        ratio, gain = self._guard.ratio, self._guard.gain(kept)
+        if ratio is None or gain is None:
             return
-        gain = kept + 1 - ratio
         if self.is_plain:
             self._probe(gain, ratio)
         else:
@@ -190,7 +209,7 @@ class Slot:
         self.is_plain, self._gains = True, []
         self._pause(ratio)
         self._switch(
-            f"drafts do not pay; a step with one costs {ratio:.2f} plain steps "
+            f"drafts do not pay; a step with them costs {ratio:.2f} plain steps "
             f"(alarm after {self._detector.n} steps)"
         )
 
@@ -205,7 +224,7 @@ class Slot:
             return
         self.is_plain, self._detector = False, _detector()
         self._failures += 1  # until it has lasted
-        self._switch(f"drafts pay; a step with one gains {mean:.2f} plain steps")
+        self._switch(f"drafts pay; a step with them gains {mean:.2f} plain steps")
 
     def _pause(self, ratio: float) -> None:
         lost = PROBE_STEPS * max(0.0, ratio - 1)

@@ -59,7 +59,7 @@ class Scheduler:
     ) -> None:
         self.engine, self._queue, self._deadline_s = engine, queue, deadline_s
         self._turnover, self._watchers, self._guard = Turnover(slots), watchers, guard
-        self._prefill_chunk = prefill_chunk
+        self._prefill_chunk, self._draft_lengths = prefill_chunk, draft_lengths
         lengths: MakeLength | None = None if guard is None else guard.lengths_of
         if draft_lengths is not None:
             own = lengths or (lambda _request: FixedLength(engine.num_speculative_tokens))
@@ -218,9 +218,13 @@ class Scheduler:
         for reply in coming:
             if reply.joined is None:
                 reply.joined = time.perf_counter()
-        drafting = self._guard is None or self._guard.is_drafting
-        self._batch.start([reply.request for reply in coming], draft_reads=drafting)
+        self._batch.start([reply.request for reply in coming], draft_reads=self._may_draft())
         return bool(coming)
+
+    def _may_draft(self) -> bool:
+        if self._draft_lengths is not None and not self._draft_lengths.at(len(self._running)):
+            return False
+        return self._guard is None or self._guard.is_drafting
 
     def _next_ones(self) -> list[Reply]:
         free, coming = self._batch.free, list[Reply]()

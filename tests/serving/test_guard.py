@@ -34,7 +34,7 @@ class Traffic:
     """Slots full of requests, with costs in plain steps instead of a clock.
 
     Args:
-        ratio: cost of a step in which any slot drafts.
+        ratio: cost of a step in which any slot drafts, or that by how many do.
         kept: (step, random numbers) -> draft tokens kept.
         slots: how many.
         tokens: of a reply; then the next request takes the slot.
@@ -76,11 +76,15 @@ class Traffic:
                 if len(request.output) >= self.tokens:
                     self.guard.forget(request)
                     del self.replies[request]
-            cost = self.ratio if any(chosen.values()) else 1.0
+            drafting = sum(length > 0 for length in chosen.values())
+            cost = self.cost(drafting) if drafting else 1.0
             self.guard.stepped(self.slots, self.measured(cost))
             spent += cost
             self.step += 1
         return made / self.slots, spent
+
+    def cost(self, drafting):
+        return self.ratio(drafting) if callable(self.ratio) else self.ratio
 
     def measured(self, cost):
         return cost * float(np.exp(self.noise * self.clock.standard_normal()))
@@ -157,6 +161,31 @@ def test_drafts_that_pay_stay(ratio, chance):
 
     assert traffic.switched == []
     assert made / spent > 1
+
+
+@pytest.mark.parametrize("kept", [3, GAMMA])
+def test_no_slot_drafts_at_the_cost_of_the_others(kept):
+    """One that drafts makes a step 2.9 times as long: it gains 2 tokens, the others lose 13."""
+    traffic = Traffic(lambda drafting: 2.5 + 0.4 * drafting, lambda _s, _r: kept, slots=8)
+    traffic.run(600)
+
+    made, spent = traffic.run(2000)
+
+    assert set(traffic.guard.state()["slots"]) == {PLAIN}
+    assert made / spent >= 0.95
+
+
+def test_drafts_that_pay_for_all_stay_where_a_few_replies_gain_nothing():
+    """Two of eight slots are dropped; what the others gain is more than what all of them lose."""
+    traffic = Traffic(2.0, lambda _s, _r: GAMMA, slots=8)
+    traffic.run(100)
+    for slot in list(traffic.replies.values())[:2]:
+        slot.observe = lambda drafted, _kept, observe=slot.observe: observe(drafted, 0)
+
+    made, spent = traffic.run(2000)
+
+    assert sorted(traffic.guard.state()["slots"]) == [PLAIN] * 2 + [SPECULATING] * 6
+    assert made / spent > 1.8
 
 
 def test_drafts_that_pay_but_for_the_reading_of_prompts_are_dropped():

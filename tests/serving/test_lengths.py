@@ -167,3 +167,27 @@ def test_lengths_that_the_engine_cannot_draft_are_refused(engine_folder, draft, 
         serving(tiny_engine(engine_folder, draft, gamma=gamma), draft_lengths=lengths),
     ):
         pass
+
+
+def test_a_draft_reads_no_prompts_where_the_load_lets_nobody_draft(engine_folder):
+    lengths = DraftLengths.read("[[1, 1, 3], [2, 8, 0]]")
+    with serving(tiny_engine(engine_folder), slots=4, draft_lengths=lengths) as server:
+        read = []
+        start = server.scheduler._batch.start
+
+        def started(requests, *, draft_reads):
+            read.append((server.scheduler.running, draft_reads))
+            start(requests, draft_reads=draft_reads)
+
+        server.scheduler._batch.start = started
+        ask(server)
+        drafted_by_rows(server, [2])  # steps take their time until both are there
+        threads = [threading.Thread(target=ask, args=(server, 60)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    assert read[0] == (1, True)
+    assert (2, False) in read
+    assert all(told == (lengths.at(running) > 0) for running, told in read if running)
