@@ -93,6 +93,7 @@ def serve_command(
     Example: specdecode serve --port 8000
     """
     from specdecode import Engine, SamplingParams
+    from specdecode.serving import heap
     from specdecode.serving.apart import apart
     from specdecode.serving.lengths import DraftLengths
     from specdecode.serving.listening import cannot_listen, take_port
@@ -134,6 +135,7 @@ def serve_command(
         engine.generate([[0]], warm_up)
         return engine
 
+    heap.share_one()
     with contextlib.ExitStack() as held:
         # Loading can take minutes: that the port is taken is said before.
         sockets = [held.enter_context(each) for each in take_port(host, port)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,9 +28,42 @@ def test_holes_between_living_blocks_are_given_back() -> None:
     assert all(block == b"x" * BLOCK for block in blocks)
 
 
+KEPT = """
+import sys, threading, psutil
+from specdecode.serving import heap
+
+if sys.argv[1] == "shared":
+    assert heap.share_one()
+large = bytearray(30_000_000)
+del large  # from now on glibc takes blocks of this size from the heap, and keeps 60 MB of it
+uss, peak = lambda: psutil.Process().memory_full_info().uss, []
+
+def work():
+    blocks = [b"x" * 100_000 for _ in range(400)]
+    peak.append(uss())
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+heap.trim()
+print(peak[0] - uss())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has a heap for every thread")
+def test_the_upper_end_of_a_thread_s_heap_is_given_back_only_where_it_shares_the_main_one() -> None:
+    given = {
+        how: int(subprocess.check_output([sys.executable, "-c", KEPT, how], timeout=300))
+        for how in ("shared", "own")
+    }
+    assert given["shared"] > 35_000_000
+    assert given["own"] < 20_000_000  # else there is nothing to share for
+
+
 def test_without_glibc_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_IS_LINUX", False)
     assert heap.trim() is False
+    assert heap.share_one() is False
 
 
 def test_trims_until_cancelled() -> None:
