@@ -160,7 +160,7 @@ def test_a_bias_is_told_with_its_token_and_what_carries_it(audit, sampled):
 
     assert done.code == 10
     assert "the evidence first sufficed at row" in done.out
-    for told in ("towards 'repeat'", "temperature=3.0", "category=c", "places", "positions"):
+    for told in ("towards 'latest'", "temperature=3.0", "category=c", "places", "positions"):
         assert told in done.out
 
 
