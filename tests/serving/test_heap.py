@@ -9,7 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from specdecode.cli.app import app as cli
 from specdecode.serving import app, heap
 from tests.serving.servers import serving, tiny_engine
 
@@ -101,3 +103,13 @@ def test_a_server_trims_as_long_as_it_runs(
     with serving(tiny_engine(engine_folder, None)):
         assert seen == ["begun"]
     assert seen == ["begun", "ended"]
+
+
+def test_serve_shares_the_heap_before_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[bool] = []
+    monkeypatch.setattr(heap, "share_one", lambda: shared.append(True))
+
+    done = CliRunner().invoke(cli, ["serve", "--target", "no/such/model", "--port", "0"])
+
+    assert done.exit_code != 0
+    assert shared == [True]
